@@ -1,0 +1,19 @@
+"""Where text enters: lone surrogates become U+FFFD, escaped pairs become the character they mean."""
+
+from __future__ import annotations
+
+__all__ = ("clean",)
+
+
+def clean(text: str) -> str:
+    """Return `text` such that it can be encoded as UTF-8.
+
+    A surrogate pair written as two code points is joined; half of one becomes U+FFFD. NUL is kept.
+    """
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text

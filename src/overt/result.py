@@ -1,0 +1,148 @@
+"""The one result type, and the closed vocabularies it speaks."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from enum import StrEnum
+from typing import Generic, Literal, cast
+
+from typing_extensions import TypeVar
+
+from overt._frozen import Frozen
+from overt.errors import RunStopped
+from overt.message import Usage
+from overt.request import ReplayedCall, Request
+
+__all__ = ("ErrorInfo", "Limit", "Replay", "State", "Status", "TaskResult", "Verdict")
+
+OutputT = TypeVar("OutputT", default=str)
+
+
+class Status(StrEnum):
+    """How a wake stands. Closed: `match` over it with `assert_never` type-checks."""
+
+    DONE = "done"
+    PENDING = "pending"
+    INCOMPLETE = "incomplete"
+    INTERRUPTED = "interrupted"
+    CLOSED = "closed"
+    TIMEOUT = "timeout"
+    ERROR = "error"
+
+
+class Limit(StrEnum):
+    """Which limit stopped a wake. Closed."""
+
+    MAX_TURNS = "maxTurns"
+    COMPLETION = "completion"
+    MAX_TOKENS = "maxTokens"
+    MAX_TOOL_CALLS = "maxToolCalls"
+    MAX_WALL = "maxWall"
+    MAX_COST = "maxCost"
+    MAX_MODEL_CALLS = "maxModelCalls"
+
+
+class State(StrEnum):
+    """Where a handle is in its life."""
+
+    IDLE = "idle"
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    CLOSED = "closed"
+
+
+class ErrorInfo(Frozen):
+    """Why a wake failed, as a value."""
+
+    type: str
+    """Class name of the exception, or one of ours: `ReplayDiverged`, `EmptyReply`, `Refusal`, `ContentFilter`, …"""
+    message: str
+    """Short, without credentials."""
+    source: Literal["model", "tool", "wait_for", "guardrail", "completion", "hook", "store", "runtime"]
+    retryable: bool = False
+    status_code: int | None = None
+    detail: str | None = None
+
+
+class Replay(Frozen):
+    """What a resume repeated."""
+
+    attempt: int
+    """Which attempt of the entry handle's wake this was, from 1."""
+    turns_bought_again: int
+    calls_rerun: tuple[ReplayedCall, ...] = ()
+    """Finished `rerun` calls that were entered again."""
+    calls_reused: tuple[ReplayedCall, ...] = ()
+    """Finished `reuse` calls that were given their recorded result."""
+    unused_answers: tuple[str, ...] = ()
+    """Ids of requests that were answered and never asked again."""
+    unused_children: tuple[str, ...] = ()
+    """Ids of handles whose work no replayed `task` call claimed."""
+
+
+class Verdict(Frozen):
+    """One judgement of the completion gate."""
+
+    ok: bool
+    reason: str
+    number: int
+    """The gate's round, from 1."""
+
+
+class TaskResult(Frozen, Generic[OutputT]):
+    """What came of a wake: returned by `run`, `resume`, `recover`, `extend`, `wait` and every other door."""
+
+    text: str
+    """The final text when done, else one sentence for people that contains the reason."""
+    partial: str
+    """The model's last text of this wake; never of an earlier one."""
+    status: Status
+    output: OutputT | None = None
+    limit: Limit | None = None
+    """Set exactly when `status` is `incomplete`."""
+    limit_at: str | None = None
+    """Id of the handle whose cap was binding; of several, the one nearest the root."""
+    pending: Request | None = None
+    """The first of `pendings`."""
+    pendings: tuple[Request, ...] = ()
+    """Every open request in this handle or below it, in call order."""
+    turns: int
+    """This handle's turns over its whole life. Does not roll up; `usage.turns` is the tree's."""
+    total_tokens: int
+    """Tokens of this handle and everything below it, over their whole lives, on every status."""
+    own_tokens: int
+    """Tokens of this handle alone."""
+    usage: Usage
+    """The subtree's usage."""
+    own_usage: Usage
+    cost: Decimal | None = None
+    """USD of the subtree; `None` unless every model call could be priced."""
+    replay: Replay | None = None
+    """What the last resume repeated; `None` where nothing was resumed."""
+    verdicts: tuple[Verdict, ...] = ()
+    error: ErrorInfo | None = None
+    handle: str
+    run_id: str
+
+    @property
+    def is_error(self) -> bool:
+        """True for every status but `done` and `pending`."""
+        return self.status not in (Status.DONE, Status.PENDING)
+
+    def raise_for_status(self) -> TaskResult[OutputT]:
+        """Return this result when it is done.
+
+        Raises:
+            RunStopped: On every other status, `pending` included; carries this result.
+        """
+        if self.status is not Status.DONE:
+            raise RunStopped(cast("TaskResult[object]", self))
+        return self
+
+    def unwrap(self) -> OutputT:
+        """Return the output when done.
+
+        Raises:
+            RunStopped: On every other status; carries this result.
+        """
+        return cast("OutputT", self.raise_for_status().output)
