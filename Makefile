@@ -2,6 +2,7 @@
 # test   every gate, then every test
 # check  every gate: lint format imports contract stubtest mypy pyright docs-build
 # docs   build the documentation into site/
+# fix    let ruff repair and format what it can
 # bench  run the benchmarks
 # clean  remove everything that was built
 #
@@ -23,7 +24,7 @@ TYPED := $(shell for d in src tests examples tools benchmarks; do \
 	[ -z "$$(find $$d -name '*.py' 2>/dev/null | head -n 1)" ] || echo $$d; done)
 PENDING := $(shell grep -cvE '^[[:space:]]*(\#|$$)' stubs/pending.txt)
 
-.PHONY: demo test check docs bench clean env pytest $(GATES)
+.PHONY: demo test check docs bench fix clean env pytest $(GATES)
 .DELETE_ON_ERROR:
 
 demo: $(RUNTIME)
@@ -46,6 +47,10 @@ clean:
 
 env: $(DEV)
 
+fix: $(DEV)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
 pytest: $(DEV)
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -56,7 +61,7 @@ format: $(DEV)
 	$(BIN)/ruff format --quiet --check .
 
 imports: $(DEV)
-	$(BIN)/lint-imports --no-cache
+	$(BIN)/lint-imports --no-cache --no-logo
 
 contract: $(DEV)
 	$(BIN)/python tools/contract.py check

@@ -186,7 +186,10 @@ def test_two_spellings_of_one_interface_agree(toy: Toy) -> None:
         (
             "None | int, /, ",
             "None | int, ",
-            "toy.Box.open: contract says parameters (self, key, *more, force=), source says (self, key, /, *more, force=)",
+            (
+                "toy.Box.open: contract says parameters (self, key, *more, force=), "
+                "source says (self, key, /, *more, force=)"
+            ),
         ),
         (
             "None | int, /",
