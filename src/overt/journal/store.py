@@ -58,7 +58,14 @@ class Store(Protocol):
     """
 
     async def create(
-        self, run_id: str, records: Sequence[Record], *, agent: str, owner: Owner, now: datetime, until: datetime
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        agent: str,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
     ) -> Claim:
         """Start a journal with `records`, claimed by `owner`. Epoch 1.
 
