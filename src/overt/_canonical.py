@@ -16,6 +16,7 @@ from typing import Any, NoReturn, cast
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import SchemaSerializer, to_jsonable_python
+from typing_extensions import TypeForm
 
 from overt._text import clean
 
@@ -43,7 +44,9 @@ def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
     made = dict(pairs)
     if len(made) != len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(n for n in names if names.count(n) > 1)!r} stands twice in one object")
+        raise ValueError(
+            f"the key {next(n for n in names if names.count(n) > 1)!r} stands twice in one object"
+        )
     return made
 
 
@@ -73,7 +76,7 @@ def parse(text: str) -> JsonValue:
 
 @lru_cache(maxsize=256)
 def _cached(annotation: object) -> TypeAdapter[Any]:
-    return TypeAdapter(annotation)
+    return TypeAdapter(cast("TypeForm[Any]", annotation))
 
 
 def adapter(annotation: object) -> TypeAdapter[Any]:
@@ -85,7 +88,7 @@ def adapter(annotation: object) -> TypeAdapter[Any]:
     try:
         hash(annotation)
     except TypeError:
-        return TypeAdapter(annotation)
+        return TypeAdapter(cast("TypeForm[Any]", annotation))
     return _cached(annotation)
 
 
@@ -129,7 +132,7 @@ def jsonable(value: object, place: str = "$") -> JsonValue:
         return _model(value, serializer, place)
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: jsonable(getattr(value, f.name), f"{place}.{f.name}") for f in fields(value)}
-    return _other(value, place)
+    return _other(cast("object", value), place)
 
 
 def _object(value: Mapping[object, object], place: str) -> dict[str, JsonValue]:
@@ -196,9 +199,11 @@ def settle(value: object, data: object, place: str = "$") -> object:
     if isinstance(data, list):
         items = cast("list[object]", data)
         if isinstance(value, (list, tuple, deque, set, frozenset)):
-            values = cast("list[object]", list(cast("Iterable[object]", value)))
+            values = list(cast("Iterable[object]", value))
             if len(values) == len(items):
-                items = [settle(v, d, f"{place}[{i}]") for i, (v, d) in enumerate(zip(values, items, strict=True))]
+                items = [
+                    settle(v, d, f"{place}[{i}]") for i, (v, d) in enumerate(zip(values, items, strict=True))
+                ]
         if isinstance(value, (set, frozenset)):
             return sorted(items, key=lambda item: encode(cast("JsonValue", item)))
         return items
@@ -238,17 +243,21 @@ def dump_exact(value: object, annotation: object = None) -> str:
             text = encode(_native(value, "$"))
         else:
             kept = adapter(annotation)
-            text = encode(cast("JsonValue", settle(value, kept.dump_python(value, mode="json", by_alias=True))))
+            text = encode(
+                cast("JsonValue", settle(value, kept.dump_python(value, mode="json", by_alias=True)))
+            )
         back = load_exact(text, annotation)
     except NotJson:
         raise
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         path = ".".join(("$", *map(str, first["loc"])))
-        raise NotJson(f"{path} of type {_name(value)} does not come back from JSON: {first['msg']}") from error
+        raise NotJson(
+            f"{path} of type {_name(value)} does not come back from JSON: {first['msg']}"
+        ) from error
     except RecursionError:
         raise NotJson(f"$ of type {_name(value)} contains itself, or is nested too deeply") from None
-    except Exception as error:  # pydantic and the serialisers of user types raise what they like
+    except Exception as error:  # pydantic and serialisers of user types raise what they like
         raise NotJson(f"$ of type {_name(value)} has no JSON form: {error}") from error
     difference = _differs(value, back, "$")
     if difference is not None:
@@ -288,34 +297,33 @@ def _native(value: object, place: str) -> JsonValue:
 
 
 def _differs(value: object, back: object, place: str) -> str | None:
+    """Return the first place where the two differ in type or value, or `None`."""
     if type(value) is not type(back):
         return f"{place} is of type {_name(value)} and comes back as {_name(back)}"
-    if isinstance(value, dict) and isinstance(back, dict):
-        mine, other = cast("dict[object, object]", value), cast("dict[object, object]", back)
-        if len(mine) == len(other):
-            # Keys by order would fail here: JSON text is sorted.
-            for key, item in mine.items():
-                if key not in other:
-                    return f"{place} has a key {key!r} that does not come back"
-                if (found := _differs(item, other[key], f"{place}.{key}")) is not None:
-                    return found
-    elif isinstance(value, (list, tuple, deque)) and isinstance(back, (list, tuple, deque)):
-        left, right = list(cast("Iterable[object]", value)), list(cast("Iterable[object]", back))
-        for index, pair in enumerate(zip(left, right, strict=False)):
-            if (found := _differs(*pair, f"{place}[{index}]")) is not None:
-                return found
-    elif isinstance(value, BaseModel) or (is_dataclass(value) and not isinstance(value, type)):
-        for name, item in _attributes(value):
-            if (found := _differs(item, getattr(back, name, None), f"{place}.{name}")) is not None:
-                return found
-    elif isinstance(value, datetime) and isinstance(back, datetime) and value.utcoffset() != back.utcoffset():
+    for mine, other, there in _pairwise(value, back, place):
+        if (found := _differs(mine, other, there)) is not None:
+            return found
+    if isinstance(value, datetime) and isinstance(back, datetime) and value.utcoffset() != back.utcoffset():
         return f"{place} comes back in another time zone"
     if value != back:
         return f"{place} of type {_name(value)} comes back unequal"
     return None
 
 
-def _attributes(value: object) -> Iterable[tuple[str, object]]:
-    if isinstance(value, BaseModel):
-        return value.__dict__.items()
-    return [(f.name, getattr(value, f.name, None)) for f in fields(cast("Any", value))]
+def _pairwise(value: object, back: object, place: str) -> Iterable[tuple[object, object, str]]:
+    if isinstance(value, dict) and isinstance(back, dict):
+        mine, other = cast("dict[object, object]", value), cast("dict[object, object]", back)
+        # By key and not by order: the text is sorted. A key that is gone shows when the whole is compared.
+        yield from ((item, other[key], f"{place}.{key}") for key, item in mine.items() if key in other)
+        theirs = {key: key for key in other}
+        yield from ((key, theirs[key], f"a key of {place}") for key in mine if key in theirs)
+    elif isinstance(value, (list, tuple, deque)) and isinstance(back, (list, tuple, deque)):
+        left, right = cast("Iterable[object]", value), cast("Iterable[object]", back)
+        for index, (mine, other) in enumerate(zip(left, right, strict=False)):
+            yield mine, other, f"{place}[{index}]"
+    elif isinstance(value, BaseModel):
+        for name, item in value.__dict__.items():
+            yield item, getattr(back, name, None), f"{place}.{name}"
+    elif is_dataclass(cast("object", value)):
+        for f in fields(cast("Any", value)):
+            yield getattr(value, f.name, None), getattr(back, f.name, None), f"{place}.{f.name}"

@@ -10,7 +10,7 @@ def read_docstring(doc: str) -> tuple[str, dict[str, str]]:
     if not doc:
         return "", {}
     # Costs 6 ms, and a program whose tools have no docstring never pays them.
-    from docstring_parser import ParseError, parse  # noqa: PLC0415
+    from docstring_parser import ParseError, parse
 
     try:
         parsed = parse(doc)

@@ -81,7 +81,9 @@ def make_question(
         try:
             schema = schema_of(answer_type)
         except Exception as error:  # pydantic and user types raise what they like
-            raise UsageError(f"answer_type={answer_type!r:.80} cannot become a JSON schema: {error}") from error
+            raise UsageError(
+                f"answer_type={answer_type!r:.80} cannot become a JSON schema: {error}"
+            ) from error
     return Question(
         kind=clean(kind),
         prompt=clean(prompt),

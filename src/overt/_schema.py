@@ -1,16 +1,16 @@
-"""A tool's parameters as one validator: JSON Schema for the model, canonical text for the journal, values for the call."""
+"""A tool's parameters: JSON Schema for the model, canonical text for the journal, values for the call."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, cast, get_args, get_origin
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, NotRequired, cast, get_args, get_origin
 
 from pydantic import ConfigDict, Field, JsonValue, SecretBytes, SecretStr, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails, to_json
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from overt._canonical import NotJson, adapter, dump_exact, encode, jsonable, parse, settle
 from overt._signature import MISSING, Parameter
@@ -77,7 +77,7 @@ class Parameters:
         facts = _Facts(tool, built.core_schema)
         self._sets, self._checked = facts.sets, facts.checked
         self._flat = facts.flat and not facts.checked
-        self._extra = None if facts.own_extra else "forbid"
+        self._extra: Literal["forbid"] | None = None if facts.own_extra else "forbid"
         if self._extra is not None:
             _close(schema)
         self._check_defaults(parameters)
@@ -142,7 +142,7 @@ class Parameters:
             problem = "nested too deeply" if isinstance(error, RecursionError) else str(error)
             raise ArgumentsInvalid(self._tool, [f"not valid JSON: {problem}"]) from error
         if not isinstance(parsed, dict):
-            kind = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+            kind: dict[type, str] = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
             found = kind.get(type(parsed), "a number")
             raise ArgumentsInvalid(self._tool, [f"the arguments have to be a JSON object, not {found}"])
         return parsed
@@ -158,7 +158,9 @@ class Parameters:
         except ArgumentsInvalid:
             raise
         except Exception as error:  # validators of user types raise what they like
-            raise ArgumentsInvalid(self._tool, [f"a validator failed: {type(error).__name__}: {error}"]) from error
+            raise ArgumentsInvalid(
+                self._tool, [f"a validator failed: {type(error).__name__}: {error}"]
+            ) from error
 
     def _place(self, error: ErrorDetails) -> str:
         path = ".".join(map(str, error["loc"]))
@@ -167,7 +169,9 @@ class Parameters:
                 problem = "missing"
             case "extra_forbidden" | "unexpected_keyword_argument":
                 known = ", ".join(self._names) or "none"
-                problem = f"unknown field; the fields are {known}" if len(error["loc"]) == 1 else "unknown field"
+                problem = (
+                    f"unknown field; the fields are {known}" if len(error["loc"]) == 1 else "unknown field"
+                )
             case _:
                 problem = error["msg"]
         return f"{path}: {problem}" if path else problem
@@ -188,7 +192,9 @@ class Parameters:
             back = self._values(out)
         except ArgumentsInvalid as error:
             raise ArgumentsInvalid(self._tool, [f"{place} ({lost})" for place in error.places]) from error
-        if (wrong := [name for name in values if values[name] != back.get(name, MISSING)]) or self._dump(back) != out:
+        if (wrong := [name for name in values if values[name] != back.get(name, MISSING)]) or self._dump(
+            back
+        ) != out:
             raise ArgumentsInvalid(self._tool, [f"{name}: {lost}" for name in wrong or self._names])
 
     def _check_defaults(self, parameters: Sequence[Parameter]) -> None:
@@ -208,7 +214,7 @@ class Parameters:
             try:
                 kept = adapter(p.annotation).validate_python(p.default)
                 dump_exact(kept, p.annotation)
-            except Exception as error:
+            except Exception as error:  # user types raise what they like
                 raise DefinitionError(
                     f"tool {self._tool!r}: parameter {p.name!r}: its default {p.default!r:.80} cannot be written as "
                     f"JSON: {error}"
@@ -218,25 +224,31 @@ class Parameters:
 def _build(
     tool: str, parameters: Sequence[Parameter], descriptions: Mapping[str, str]
 ) -> tuple[TypeAdapter[Any], dict[str, JsonValue]]:
-    fields = {p.name: _field(tool, p, descriptions.get(p.name)) for p in sorted(parameters, key=lambda p: p.name)}
+    fields = {
+        p.name: _field(tool, p, descriptions.get(p.name)) for p in sorted(parameters, key=lambda p: p.name)
+    }
     try:
         built = _adapter(fields)
         schema = built.json_schema(schema_generator=_Compact)
-    except Exception as error:
+    except Exception as error:  # pydantic and user types raise what they like
         # Which one it was, pydantic does not say.
         for p in parameters:
             try:
                 _adapter({p.name: fields[p.name]}).json_schema(schema_generator=_Compact)
-            except Exception as reason:
+            except Exception as reason:  # the same
                 text = str(reason).split("\n")[0]
                 raise DefinitionError(
                     f"tool {tool!r}: parameter {p.name!r}: {_show(p.annotation)} cannot become a JSON schema: {text}"
                 ) from reason
-        raise DefinitionError(f"tool {tool!r}: its parameters cannot become a JSON schema: {error}") from error
+        raise DefinitionError(
+            f"tool {tool!r}: its parameters cannot become a JSON schema: {error}"
+        ) from error
     schema.pop("title", None)
     properties = cast("dict[str, JsonValue]", schema.setdefault("properties", {}))
     order = {p.name: index for index, p in enumerate(parameters)}
-    schema["properties"] = {k: properties[k] for k in sorted(properties, key=lambda k: order.get(k, len(order)))}
+    schema["properties"] = {
+        k: properties[k] for k in sorted(properties, key=lambda k: order.get(k, len(order)))
+    }
     if "required" in schema:
         required = cast("list[str]", schema["required"])
         schema["required"] = [*sorted(required, key=lambda k: order.get(k, len(order)))]
@@ -244,7 +256,8 @@ def _build(
 
 
 def _adapter(fields: Mapping[str, object]) -> TypeAdapter[Any]:
-    made: Any = TypedDict("arguments", dict(fields))  # type: ignore[misc]  # the fields are known at run time only  # pyright: ignore[reportArgumentType]
+    make = cast("Callable[[str, dict[str, object]], Any]", TypedDict)
+    made = make("arguments", dict(fields))
     made.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
     return TypeAdapter(made)
 
@@ -258,9 +271,8 @@ def _field(tool: str, p: Parameter, description: str | None) -> object:
     if _described(annotation):
         description = None
     if p.default is not MISSING:
-        # A description of None would be taken for one that is set.
-        more = {} if description is None else {"description": description}
-        return Annotated[NotRequired[annotation], Field(default=p.default, validate_default=True, **more)]
+        default: Any = p.default
+        annotation = Annotated[NotRequired[annotation], Field(default=default, validate_default=True)]
     return annotation if description is None else Annotated[annotation, Field(description=description)]
 
 
@@ -291,13 +303,16 @@ class _Facts:
 
     # Types of which it is known that JSON text and value are one to one, so that looking again is not needed.
     _PLAIN = frozenset({
-        "any", "bool", "date", "default", "definition-ref", "definitions", "dict", "enum", "float", "int", "json-or-python",
-        "list", "literal", "model", "model-field", "model-fields", "none", "nullable", "str", "tuple", "typed-dict",
-        "typed-dict-field", "uuid", "dataclass", "dataclass-args", "dataclass-field", "set", "frozenset", "lax-or-strict",
+        "any", "bool", "dataclass", "dataclass-args", "dataclass-field", "date", "default", "definition-ref",
+        "definitions", "dict", "enum", "float", "frozenset", "int", "json-or-python", "lax-or-strict", "list", "literal", "model",
+        "model-field", "model-fields", "none", "nullable", "set", "str", "tuple", "typed-dict", "typed-dict-field",
+        "uuid",
     })  # fmt: skip
     _SCALAR = frozenset({"bool", "int", "str", "none", "literal", "float"})
 
-    _OBJECTS = frozenset({"any", "dataclass", "dict", "json-or-python", "lax-or-strict", "model", "definition-ref"})
+    _OBJECTS = frozenset(
+        {"any", "dataclass", "dict", "json-or-python", "lax-or-strict", "model", "definition-ref"}
+    )
 
     def __init__(self, tool: str, schema: object) -> None:
         self.sets = False
@@ -328,9 +343,9 @@ class _Facts:
         )  # fmt: skip
         self.sets |= kind in ("set", "frozenset")
         if kind == "union":
-            choices = cast("list[Any]", node.get("choices", []))
-            kinds = {(c[0] if isinstance(c, tuple) else c).get("type") for c in choices}
-            self.checked |= not kinds <= self._SCALAR
+            self.checked |= any(
+                _kind(choice) not in self._SCALAR for choice in cast("list[object]", node["choices"])
+            )
         elif isinstance(kind, str):
             self.checked |= kind not in self._PLAIN
         self.checked |= bool(
@@ -340,6 +355,11 @@ class _Facts:
         )  # fmt: skip
 
 
+def _kind(choice: object) -> object:
+    labelled = cast("tuple[object, ...]", choice)[0] if isinstance(choice, tuple) else choice
+    return cast("Mapping[str, object]", labelled).get("type")
+
+
 def _nodes(schema: object) -> Iterator[Mapping[str, Any]]:
     if isinstance(schema, dict):
         node = cast("dict[str, Any]", schema)
@@ -347,7 +367,9 @@ def _nodes(schema: object) -> Iterator[Mapping[str, Any]]:
         for key, item in node.items():
             if key == "fields" and isinstance(item, dict):
                 # Keys of this one are names of the user's.
-                yield from (inner for field in cast("dict[str, Any]", item).values() for inner in _nodes(field))
+                yield from (
+                    inner for field in cast("dict[str, Any]", item).values() for inner in _nodes(field)
+                )
             elif key not in ("metadata", "config", "serialization", "default", "expected", "members"):
                 yield from _nodes(item)
     elif isinstance(schema, (list, tuple)):

@@ -57,10 +57,13 @@ def read_signature(
     if not callable(fn):
         raise DefinitionError(f"a tool is made from a callable, not from {type(fn).__name__} {fn!r:.80}")
     if isinstance(fn, type):
-        raise DefinitionError(f"class {fn.__qualname__} is no tool: give a function, or an instance with __call__")
+        raise DefinitionError(
+            f"class {fn.__qualname__} is no tool: give a function, or an instance with __call__"
+        )
     inner = _function(fn)
     name = _tool_name(fn, inner, name)
-    target = fn if isinstance(fn, (FunctionType, MethodType, functools.partial)) else cast("Any", type(fn)).__call__
+    plain = isinstance(fn, (FunctionType, MethodType, functools.partial))
+    target: object = cast("object", fn) if plain else cast("Any", type(fn)).__call__
     if any(inspect.isgeneratorfunction(f) or inspect.isasyncgenfunction(f) for f in (target, inner)):
         raise DefinitionError(f"tool {name!r} is a generator: return one value instead, such as a list")
     try:
@@ -73,7 +76,9 @@ def read_signature(
     takes_context = bool(declared) and resolve.is_context(declared[0], context_type)
     if takes_context:
         if declared[0].kind is inspect.Parameter.KEYWORD_ONLY:
-            raise DefinitionError(f"tool {name!r}: the context {declared[0].name!r} has to be a positional parameter")
+            raise DefinitionError(
+                f"tool {name!r}: the context {declared[0].name!r} has to be a positional parameter"
+            )
         del declared[0]
     parameters = tuple(_parameter(p, name, resolve, context_type) for p in declared)
     is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(target)
@@ -89,7 +94,11 @@ def _parameter(p: inspect.Parameter, tool: str, resolve: _Resolver, context_type
             "and let decorators use functools.wraps"
         )
     if p.annotation is MISSING:
-        hint = "; a method is declared on its instance: tool(instance.method)" if p.name in ("self", "cls") else ""
+        hint = (
+            "; a method is declared on its instance: tool(instance.method)"
+            if p.name in ("self", "cls")
+            else ""
+        )
         raise DefinitionError(f"{where} has no annotation{hint}")
     annotation = resolve(p)
     if _is_context(annotation, context_type):
@@ -106,10 +115,13 @@ def _function(fn: object) -> object:
             fn = fn.__func__
         elif hasattr(fn, "__wrapped__"):
             fn = cast("Any", fn).__wrapped__
-        elif isinstance(fn, FunctionType) or not isinstance(getattr(type(fn), "__call__", None), FunctionType):
+        elif isinstance(fn, FunctionType):
             return fn
         else:
-            fn = cast("Any", type(fn)).__call__
+            call = inspect.getattr_static(type(fn), "__call__", None)
+            if not isinstance(call, FunctionType):
+                return fn
+            fn = call
 
 
 def _bound_keywords(fn: object) -> set[str]:
@@ -190,7 +202,7 @@ class _Resolver:
             if re.fullmatch(r"[\w.]+", head):
                 try:
                     annotation = self._evaluate(head)
-                except Exception:  # the whole annotation is evaluated, and reported, where it is needed
+                except Exception:  # noqa: BLE001  # the whole annotation is evaluated, and reported, where it is needed
                     return False
         return annotation is not MISSING and _is_context(annotation, context_type)
 
@@ -212,7 +224,9 @@ def _scope(inner: object, frame: FrameType | None) -> Mapping[str, object]:
     names: dict[str, object] = {}
     for scope in reversed(scopes):
         names.update(scope)
-    for name, cell in zip(getattr(code, "co_freevars", ()), getattr(inner, "__closure__", None) or (), strict=False):
+    for name, cell in zip(
+        getattr(code, "co_freevars", ()), getattr(inner, "__closure__", None) or (), strict=False
+    ):
         try:
             names[name] = cell.cell_contents
         except ValueError:

@@ -17,7 +17,7 @@ from typing_extensions import TypeForm, TypeVar
 from overt._canonical import NotJson, adapter, encode, jsonable
 from overt._docstring import read_docstring
 from overt._question import Channel, Question, make_question
-from overt._schema import ArgumentsInvalid, Parameters
+from overt._schema import Parameters
 from overt._signature import read_signature, return_annotation
 from overt._text import clean
 from overt.errors import DefinitionError, InvalidAnswer, UsageError
@@ -28,7 +28,7 @@ __all__ = ("AnyTool", "Tool", "ToolContext", "ToolDecorator", "ToolResult", "pen
 
 CtxT = TypeVar("CtxT", covariant=True, default=object)
 ToolDepsT = TypeVar("ToolDepsT", contravariant=True)
-D = TypeVar("D", default=object)
+D = TypeVar("D")
 T = TypeVar("T")
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -74,7 +74,9 @@ class ToolResult:
             TypeError: `output` is no text, or `metadata` has no JSON form (NaN and infinities have none).
         """
         if not isinstance(output, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
-            raise TypeError(f"ToolResult.output is text, not {type(output).__name__}: return the value itself instead")
+            raise TypeError(
+                f"ToolResult.output is text, not {type(output).__name__}: return the value itself instead"
+            )
         _set_output(self, clean(output))
         _set_is_error(self, is_error)
         _set_metadata(self, jsonable(metadata, "metadata") if metadata else {})
@@ -265,7 +267,10 @@ def _typed(answer: Answer[JsonValue], answer_type: object) -> Answer[Any]:
         data: object = adapter(answer_type).validate_json(encode(answer.data))
     except ValidationError as error:
         if answer.ok:
-            places = [".".join(("$", *map(str, e["loc"]))) + f": {e['msg']}" for e in error.errors(include_url=False)]
+            places = [
+                ".".join(("$", *map(str, e["loc"]))) + f": {e['msg']}"
+                for e in error.errors(include_url=False)
+            ]
             raise InvalidAnswer(
                 "the answer does not fit what the tool asked for: " + "; ".join(places), places=places
             ) from error
@@ -484,11 +489,11 @@ def tool(
 ) -> Tool[Any, ..., object] | ToolDecorator:
     """Declare a function as a tool, as `@tool`, `@tool(name=…)` or `tool(fn)`.
 
-    Name, description and JSON schema come from the function: its annotations through pydantic, parameter descriptions
-    from a Google, NumPy or Sphinx docstring. It may be a `def` (run in a worker thread), an `async def`, a bound method,
-    a `functools.partial` (what it binds is not in the schema), an object with `__call__`, or decorated with
-    `functools.wraps`. A first parameter annotated `ToolContext[...]` is the context; every other one the model fills, so
-    `*args` and `**kwargs` are refused, and positional-only ones are passed by position. It may return `str`,
+    Name, description and JSON schema come from the function: its annotations through pydantic, parameter
+    descriptions from a Google, NumPy or Sphinx docstring. It may be a `def` (run in a worker thread), an `async def`,
+    a bound method, a `functools.partial` (what it binds is not in the schema), an object with `__call__`, or decorated
+    with `functools.wraps`. A first parameter annotated `ToolContext[...]` is the context; every other one the model
+    fills, so `*args` and `**kwargs` are refused, and positional-only ones are passed by position. It may return `str`,
     `ToolResult`, or anything pydantic can serialise.
 
     Arguments are validated before the function is entered, with pydantic's coercions (`"3"` for an `int` is 3).
@@ -496,8 +501,8 @@ def tool(
     level each type's own configuration decides.
 
     **What a replay asks of your tool.** Under the default policy, `ResumePolicy.REWIND`, resuming a parked run replays
-    the whole suspended wake from its checkpoint: every tool that ran in that wake runs again. A tool that asks runs again
-    from its first line for every answer. So a tool must be idempotent; `on_replay="reuse"`, `ctx.once` and
+    the whole suspended wake from its checkpoint: every tool that ran in that wake runs again. A tool that asks runs
+    again from its first line for every answer. So a tool must be idempotent; `on_replay="reuse"`, `ctx.once` and
     `ctx.idempotency_key` are the ways to be so.
 
     Args:
@@ -511,6 +516,7 @@ def tool(
     Raises:
         DefinitionError: It cannot be a tool; names the parameter or the option.
     """
+
     def decorate(given: Callable[..., object], /) -> Tool[Any, ..., object]:
         here = inspect.currentframe()
         return Tool(

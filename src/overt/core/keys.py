@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import cast
 
 __all__ = ("idempotency_key", "request_id")
 
@@ -46,9 +47,9 @@ def _plain(value: object) -> object:
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
     if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
+        return {name: _plain(item) for name, item in cast("dict[str, object]", value).items()}
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_plain(item) for item in cast("list[object]", value)]
     return value
 
 
