@@ -132,7 +132,7 @@ def jsonable(value: object, place: str = "$") -> JsonValue:
         return _model(value, serializer, place)
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: jsonable(getattr(value, f.name), f"{place}.{f.name}") for f in fields(value)}
-    return _other(cast("object", value), place)
+    return _other(value, place)  # pyright: ignore[reportUnknownArgumentType]  # narrowed by is_dataclass
 
 
 def _object(value: Mapping[object, object], place: str) -> dict[str, JsonValue]:
@@ -311,6 +311,8 @@ def _differs(value: object, back: object, place: str) -> str | None:
 
 
 def _pairwise(value: object, back: object, place: str) -> Iterable[tuple[object, object, str]]:
+    for name in _attributes(value):
+        yield getattr(value, name, None), getattr(back, name, None), f"{place}.{name}"
     if isinstance(value, dict) and isinstance(back, dict):
         mine, other = cast("dict[object, object]", value), cast("dict[object, object]", back)
         # By key and not by order: the text is sorted. A key that is gone shows when the whole is compared.
@@ -318,12 +320,13 @@ def _pairwise(value: object, back: object, place: str) -> Iterable[tuple[object,
         theirs = {key: key for key in other}
         yield from ((key, theirs[key], f"a key of {place}") for key in mine if key in theirs)
     elif isinstance(value, (list, tuple, deque)) and isinstance(back, (list, tuple, deque)):
-        left, right = cast("Iterable[object]", value), cast("Iterable[object]", back)
-        for index, (mine, other) in enumerate(zip(left, right, strict=False)):
-            yield mine, other, f"{place}[{index}]"
-    elif isinstance(value, BaseModel):
-        for name, item in value.__dict__.items():
-            yield item, getattr(back, name, None), f"{place}.{name}"
-    elif is_dataclass(cast("object", value)):
-        for f in fields(cast("Any", value)):
-            yield getattr(value, f.name, None), getattr(back, f.name, None), f"{place}.{f.name}"
+        pairs = zip(cast("Iterable[object]", value), cast("Iterable[object]", back), strict=False)
+        yield from ((left, right, f"{place}[{index}]") for index, (left, right) in enumerate(pairs))
+
+
+def _attributes(value: object) -> Iterable[str]:
+    if isinstance(value, BaseModel):
+        return list(value.__dict__)
+    if is_dataclass(value) and not isinstance(value, type):
+        return [f.name for f in fields(value)]
+    return ()

@@ -304,9 +304,9 @@ class _Facts:
     # Types of which it is known that JSON text and value are one to one, so that looking again is not needed.
     _PLAIN = frozenset({
         "any", "bool", "dataclass", "dataclass-args", "dataclass-field", "date", "default", "definition-ref",
-        "definitions", "dict", "enum", "float", "frozenset", "int", "json-or-python", "lax-or-strict", "list", "literal", "model",
-        "model-field", "model-fields", "none", "nullable", "set", "str", "tuple", "typed-dict", "typed-dict-field",
-        "uuid",
+        "definitions", "dict", "enum", "float", "frozenset", "int", "json-or-python", "lax-or-strict", "list",
+        "literal", "model", "model-field", "model-fields", "none", "nullable", "set", "str", "tuple", "typed-dict",
+        "typed-dict-field", "uuid",
     })  # fmt: skip
     _SCALAR = frozenset({"bool", "int", "str", "none", "literal", "float"})
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, cast, get_origin, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, cast, get_origin, overload
 
 import anyio
 from typing_extensions import TypeForm, TypeVar, Unpack
@@ -31,12 +32,8 @@ OutputT = TypeVar("OutputT", default=str)
 D = TypeVar("D")
 T = TypeVar("T")
 
-_FIELDS = (
-    "name", "does", "tools", "soul", "soul_file", "team", "budget", "model", "settings", "wait_for", "output_type",
-    "deps_type",
-)  # fmt: skip
 
-
+@dataclass(frozen=True, init=False, eq=False, repr=False, slots=True, weakref_slot=True)
 class Agent(Generic[DepsT, OutputT]):
     """A declaration: immutable, and usable in any number of runs, event loops and threads.
 
@@ -56,8 +53,6 @@ class Agent(Generic[DepsT, OutputT]):
         output_type: Type of the output.
         deps_type: Type of the deps; `None` if it needs none.
     """
-
-    __slots__ = (*_FIELDS, "__weakref__", "_rewired")
 
     name: str
     does: str
@@ -189,22 +184,6 @@ class Agent(Generic[DepsT, OutputT]):
         set_("_rewired", False)
         _check(self)
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        """Refuse: an agent is immutable.
-
-        Raises:
-            AttributeError: Always.
-        """
-        raise AttributeError(f"agent {self.name!r} is immutable: {name!r} cannot be set")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        """Refuse: an agent is immutable.
-
-        Raises:
-            AttributeError: Always.
-        """
-        raise AttributeError(f"agent {self.name!r} is immutable: {name!r} cannot be deleted")
-
     def __copy__(self) -> Self:
         return self
 
@@ -227,8 +206,8 @@ class Agent(Generic[DepsT, OutputT]):
             DefinitionError: As at construction.
         """
         new: Agent[DepsT, OutputT] = object.__new__(type(self))
-        for field in _FIELDS:
-            object.__setattr__(new, field, getattr(self, field))
+        for field in fields(self):
+            object.__setattr__(new, field.name, getattr(self, field.name))
         object.__setattr__(new, "team", team)
         object.__setattr__(new, "_rewired", True)
         _check(new)
@@ -300,18 +279,21 @@ def instructions(agent: Agent[Any, Any], deps: object) -> str | None:
     soul: object = agent.soul
     if callable(soul):
         soul = soul(deps)
-    if not isinstance(soul, str | None):
+    if soul is None:
+        return None
+    if not isinstance(soul, str):
         raise DefinitionError(f"{where}: soul returned {type(soul).__name__}, not str")
-    return None if soul is None else clean(soul)
+    return clean(soul)
 
 
 # ------------------------------------------------------------------ checks at construction
 
 
 def _check(agent: Agent[Any, Any]) -> None:
-    name: object = agent.name
-    if not isinstance(name, str) or not name.strip():
-        raise DefinitionError(f"agent {name!r}: name has to be a non-empty str")
+    name = agent.name
+    _expect(f"agent {name!r:.160}", "name", name, str)
+    if not name.strip():
+        raise DefinitionError(f"agent {name!r}: name is empty")
     if name != name.strip() or "/" in name or not name.isprintable() or len(name) > 128:
         raise DefinitionError(
             f"agent {name!r:.160}: name has up to 128 printable characters, no '/', and no blank at either end: "
