@@ -47,6 +47,9 @@ _SCHEMA = (
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
 
+_SMALLEST = 512
+"""Bytes of the smallest page SQLite has."""
+
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 
 
@@ -245,6 +248,11 @@ def _check_path(path: str) -> None:
         raise StoreError(f"{path}: the folder {folder} does not exist: create it first")
     if not os.path.isdir(folder):
         raise StoreError(f"{path}: {folder} is a file, not a folder: choose another path")
+    # SQLite takes a file shorter than its smallest page for an empty one and writes over it. With a journal beside it,
+    # it is what a crash left of the first write, and SQLite mends it. Only its size is asked for: opening and closing
+    # it here would drop the locks other connections of this process hold on it.
+    if os.path.exists(path) and 0 < os.path.getsize(path) < _SMALLEST and not os.path.exists(f"{path}-journal"):
+        raise StoreError(f"{path}: the file is not an SQLite database: choose another path, or move the file away")
 
 
 def _identity(path: str) -> tuple[int, int] | None:
