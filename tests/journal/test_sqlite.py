@@ -1,24 +1,21 @@
-"""What is special about the SQLite store: its file, its thread, shared commits."""
+"""What is special about the SQLite store: its file and its errors."""
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import anyio
 import pytest
-import trio
 
-from overt.errors import DefinitionError, JournalCorrupt, RunConflict, RunNotFound, StoreError, UnsupportedSchema
+from overt.errors import DefinitionError, JournalCorrupt, RunNotFound, StoreError, UnsupportedSchema
+from overt.journal._sqlite_file import Database
 from overt.journal.record import Record
 from overt.journal.store import Owner
 from overt.stores import SQLiteStore
@@ -263,6 +260,110 @@ async def test_text_that_is_no_unicode_is_refused_alone(path: Path) -> None:
     await store.close()
 
 
+FULL_DISK = """
+import asyncio, resource, sys
+from datetime import datetime, UTC
+from overt.errors import StoreError
+from overt.journal.record import Record
+from overt.journal.store import Owner
+from overt.stores import SQLiteStore
+now = datetime(2024, 1, 1, tzinfo=UTC)
+path = sys.argv[1]
+
+async def main():
+    store = SQLiteStore(path)
+    for run_id in ("run", "small"):
+        await store.create(run_id, (), agent="a", owner=Owner(id="x"), now=now, until=now)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
+    large = Record(1, 1, text="x" * 1_000_000)
+    for _ in range(2):
+        try:
+            await store.append("run", [large], after=0, epoch=1, status="running")
+        except StoreError as error:
+            assert path in str(error) and ("disk" in str(error)), error
+        else:
+            raise AssertionError("more was written than there is room for")
+    await store.append("small", [Record(1, 1, text="x")], after=0, epoch=1, status="running")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (await store.info("run")).position == 0
+    await store.append("run", [large], after=0, epoch=1, status="running")
+    assert len(await store.read("run")) == len(await store.read("small")) == 1
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs limits of file sizes")
+async def test_a_full_disk_is_said_and_survived(path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FULL_DISK, str(path)], capture_output=True, check=False, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sql(path, "PRAGMA integrity_check") == [("ok",)]
+
+
+class FailingCommit:
+    """A connection whose next commit fails as a broken disk makes it fail."""
+
+    def __init__(self, inner: sqlite3.Connection) -> None:
+        self.inner = inner
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.inner.in_transaction
+
+    def execute(self, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
+        if statement == "COMMIT":
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+            raise error
+        return self.inner.execute(statement, values)
+
+    def executemany(self, statement: str, values: list[tuple[object, ...]]) -> sqlite3.Cursor:
+        return self.inner.executemany(statement, values)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+async def test_a_failed_commit_fails_all_who_shared_it_and_is_undone(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SQLiteStore(path)
+    for n in range(5):
+        await start(store, f"run {n}")
+    begin = Database.begin
+
+    def begin_to_fail(database: Database) -> FailingCommit:
+        return FailingCommit(begin(database))
+
+    monkeypatch.setattr(Database, "begin", begin_to_fail)
+    errors: list[StoreError] = []
+
+    async def append(n: int) -> None:
+        try:
+            await store.append(f"run {n}", [Record(7, 1, text="x")], after=6, epoch=1, status="running")
+        except StoreError as error:
+            errors.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        for n in range(5):
+            tasks.start_soon(append, n)
+    assert len({id(error) for error in errors}) == 5
+    for error in errors:
+        assert str(path) in str(error)
+        assert "input/output error" in str(error)
+        assert "unknown" in str(error)
+    monkeypatch.undo()
+    for n in range(5):
+        assert (await store.info(f"run {n}")).position == 6
+        await append(n)
+        assert len(await store.read(f"run {n}")) == 4
+    await store.close()
+
+
 # Damage
 
 
@@ -332,202 +433,6 @@ async def test_a_truncated_file(path: Path) -> None:
     await store.close()
 
 
-# The thread
-
-
-def test_event_loops_one_after_another(path: Path) -> None:
-    store = SQLiteStore(path)
-
-    async def step(after: int) -> None:
-        if after == 0:
-            await store.create("run", (), agent="a", owner=OWNER, now=NOW, until=UNTIL)
-        await store.append("run", [Record(after + 1, 1, text="x")], after=after, epoch=1, status="running")
-
-    asyncio.run(step(0))
-    trio.run(step, 1)
-    asyncio.run(step(2))
-
-    async def finish() -> int:
-        try:
-            return len(await store.read("run"))
-        finally:
-            await store.close()
-
-    assert trio.run(finish) == 3
-
-
-def test_event_loops_at_the_same_time(path: Path) -> None:
-    store = SQLiteStore(path)
-    start_together = threading.Barrier(4)
-
-    async def drive(name: str) -> None:
-        start_together.wait()
-        await store.create(name, (), agent="a", owner=OWNER, now=NOW, until=UNTIL)
-        for n in range(25):
-            await store.append(name, [Record(n + 1, 1, text="x")], after=n, epoch=1, status="running")
-
-    def on_asyncio(name: str) -> None:
-        asyncio.run(drive(name))
-
-    def on_trio(name: str) -> None:
-        trio.run(drive, name)
-
-    threads = [
-        threading.Thread(target=on_trio if n % 2 else on_asyncio, args=(f"run {n}",), name=str(n)) for n in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    async def finish() -> list[int]:
-        try:
-            return [(await store.info(f"run {n}")).position for n in range(4)]
-        finally:
-            await store.close()
-
-    assert asyncio.run(finish()) == [25] * 4
-
-
-async def test_appends_that_wait_share_a_commit(path: Path) -> None:
-    store = SQLiteStore(path)
-    for n in range(100):
-        await start(store, f"run {n}")
-    wal = Path(f"{path}-wal")
-    before = wal.stat().st_size
-
-    async def append(n: int) -> None:
-        await store.append(f"run {n}", [Record(7, 1, text="x")], after=6, epoch=1, status="running")
-
-    other = sqlite3.connect(path, isolation_level=None)
-    # While another process writes, all hundred come to wait.
-    other.execute("BEGIN IMMEDIATE")
-    async with anyio.create_task_group() as tasks:
-        for n in range(100):
-            tasks.start_soon(append, n)
-        await anyio.wait_all_tasks_blocked()
-        other.execute("ROLLBACK")
-    other.close()
-    # Each commit writes at least two pages; the first append may have gone alone.
-    assert wal.stat().st_size - before < 100 * 4096
-    for n in range(100):
-        assert (await store.info(f"run {n}")).position == 7
-    await store.close()
-
-
-async def test_what_was_cancelled_before_its_turn_does_not_happen(path: Path) -> None:
-    store = SQLiteStore(path)
-    await start(store, "first")
-    await start(store)
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-
-    async def append(run_id: str) -> None:
-        await store.append(run_id, [Record(7, 1, text="x")], after=6, epoch=1, status="running")
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(append, "first")
-        # The thread now waits for the other program with at least the first append.
-        await anyio.wait_all_tasks_blocked()
-        with anyio.CancelScope() as scope:
-            scope.cancel()
-            await append("run")
-        assert scope.cancelled_caught
-        other.execute("ROLLBACK")
-    other.close()
-    assert (await store.info("first")).position == 7
-    assert (await store.info("run")).position == 6
-    await store.close()
-
-
-async def test_close_finishes_what_is_under_way(path: Path) -> None:
-    store = SQLiteStore(path)
-    await start(store)
-
-    async def append() -> None:
-        await store.append("run", [Record(7, 1, text="x")], after=6, epoch=1, status="running")
-
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(append)
-        await anyio.wait_all_tasks_blocked()
-        tasks.start_soon(store.close)
-        await anyio.wait_all_tasks_blocked()
-        other.execute("ROLLBACK")
-    other.close()
-    assert sql(path, "SELECT position FROM runs") == [(7,)]
-    with pytest.raises(StoreError, match="closed"):
-        await store.info("run")
-
-
-async def test_a_collected_store_closes_its_file(path: Path) -> None:
-    store = SQLiteStore(path)
-    await start(store)
-    (thread,) = [one for one in threading.enumerate() if one.name == f"overt {path}"]
-    del store
-    gc.collect()
-    thread.join(timeout=60)
-    assert not thread.is_alive()
-    assert not Path(f"{path}-wal").exists()
-
-
-LEFT_OPEN = """
-import asyncio, sys
-from datetime import datetime, UTC
-from overt.journal.record import Record
-from overt.journal.store import Owner
-from overt.stores import SQLiteStore
-now = datetime(2024, 1, 1, tzinfo=UTC)
-store = SQLiteStore(sys.argv[1])
-asyncio.run(store.create("run", (), agent="a", owner=Owner(id="x"), now=now, until=now))
-"""
-
-
-async def test_a_program_may_end_without_closing(path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", "-c", LEFT_OPEN, str(path)], capture_output=True, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    assert not Path(f"{path}-wal").exists()
-
-
-FORKED = """
-import asyncio, os, sys
-from datetime import datetime, UTC
-from overt.journal.record import Record
-from overt.journal.store import Owner
-from overt.stores import SQLiteStore
-now = datetime(2024, 1, 1, tzinfo=UTC)
-store = SQLiteStore(sys.argv[1])
-def append(n):
-    asyncio.run(store.append("run", [Record(n, 1, text=str(n))], after=n - 1, epoch=1, status="running"))
-asyncio.run(store.create("run", (), agent="a", owner=Owner(id="x"), now=now, until=now))
-append(1)
-child = os.fork()
-if child == 0:
-    append(2)
-    sys.exit()
-assert os.waitpid(child, 0)[1] == 0
-append(3)
-asyncio.run(store.close())
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-async def test_a_forked_child_opens_the_file_anew(path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", FORKED, str(path)],
-        capture_output=True,
-        check=False,
-        text=True,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    store = SQLiteStore(path)
-    assert [one.text for one in await store.read("run")] == ["1", "2", "3"]
-    await store.close()
-
-
 async def test_naive_times_are_refused_before_anything_happens(path: Path) -> None:
     store = SQLiteStore(path)
     with pytest.raises(TypeError):
@@ -547,22 +452,4 @@ async def test_microseconds_of_far_times_are_kept(path: Path) -> None:
     ):
         await store.renew("run", epoch=1, until=moment)
         assert (await store.info("run")).until == moment
-    await store.close()
-
-
-async def test_errors_of_one_batch_are_different_objects(path: Path) -> None:
-    store = SQLiteStore(path.parent / "no" / "runs.db")
-    errors: list[StoreError] = []
-
-    async def info() -> None:
-        try:
-            await start(store)
-        except StoreError as error:
-            errors.append(error)
-
-    async with anyio.create_task_group() as tasks:
-        for _ in range(5):
-            tasks.start_soon(info)
-    assert len({id(error) for error in errors}) == 5
-    assert not any(isinstance(error, RunConflict) for error in errors)
     await store.close()

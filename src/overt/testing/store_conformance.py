@@ -20,10 +20,10 @@ raises `AssertionError` with what was expected.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, timezone
-from typing import Final, TypeVar, final
+from datetime import timedelta, timezone
+from typing import Final
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -32,200 +32,116 @@ from overt.errors import RunConflict, RunExists, RunNotFound, StoreError
 from overt.journal.owner import owner_here
 from overt.journal.record import Record
 from overt.journal.store import Owner, RunInfo, Store
+from overt.testing._store_checks import (
+    ALICE,
+    BOB,
+    NOW,
+    UNTIL,
+    StoreCheck,
+    at_once,
+    create_run,
+    expect,
+    expect_error,
+    make_records,
+    read_texts,
+)
 
 __all__ = ("CHECKS", "REOPEN_CHECKS", "StoreCheck")
 
-E = TypeVar("E", bound=BaseException)
-
-_NOW = datetime(2024, 2, 29, 23, 59, 59, 123457, tzinfo=UTC)
-_UNTIL = _NOW + timedelta(seconds=30)
-_ALICE = Owner(id="alice")
-_BOB = Owner(id="bob")
-
-_Body = Callable[[Store, Callable[[], Store]], Awaitable[None]]
-
-
-@final
-class StoreCheck:
-    """One thing asked of a store. `str` of it is its name; calling it checks one fresh store.
-
-    Attributes:
-        name: What is asked, as an identifier.
-        needs_reopen: Whether it opens the same journals a second time.
-    """
-
-    __slots__ = ("_body", "name", "needs_reopen")
-
-    def __init__(self, body: _Body, *, needs_reopen: bool) -> None:
-        self.name: Final = body.__name__.strip("_") if hasattr(body, "__name__") else repr(body)
-        self.needs_reopen: Final = needs_reopen
-        self._body: Final = body
-
-    def __repr__(self) -> str:
-        return self.name
-
-    async def __call__(self, make_store: Callable[[], Store], *, reopen: Callable[[], Store] | None = None) -> None:
-        """Check a store and close it.
-
-        Args:
-            make_store: Makes a store without runs; called once.
-            reopen: Makes another store over the same journals, as another process would, while the first is open or
-                after it was closed. Needed by `REOPEN_CHECKS` only.
-
-        Raises:
-            AssertionError: The store does not do what is asked.
-            TypeError: The check needs `reopen`, and none was given.
-        """
-        opened: list[Store] = []
-
-        def again() -> Store:
-            if reopen is None:
-                raise TypeError(f"the check {self.name!r} needs reopen=")
-            opened.append(reopen())
-            return opened[-1]
-
-        if self.needs_reopen and reopen is None:
-            raise TypeError(f"the check {self.name!r} needs reopen=")
-        store = make_store()
-        opened.append(store)
-        try:
-            await self._body(store, again)
-        finally:
-            with anyio.CancelScope(shield=True):
-                for one in reversed(opened):
-                    await one.close()
-
-
-def _expect(actual: object, expected: object, what: str) -> None:
-    if actual != expected:
-        raise AssertionError(f"{what}: expected {expected!r}, found {actual!r}")
-
-
-async def _refused(kind: type[E], what: str, call: Awaitable[object]) -> E:
-    try:
-        await call
-    except kind as error:
-        return error
-    raise AssertionError(f"{what}: expected {kind.__name__}, but it was done")
-
-
-def _records(first: int, *texts: str) -> list[Record]:
-    return [Record(first + place, 1, text=text) for place, text in enumerate(texts)]
-
-
-async def _create(store: Store, run_id: str, *texts: str, owner: Owner = _ALICE) -> int:
-    records = _records(1, *texts)
-    claim = await store.create(run_id, records, agent="agent", owner=owner, now=_NOW, until=_UNTIL)
-    return claim.epoch
-
-
-async def _texts(store: Store, run_id: str, *, after: int = 0) -> list[str]:
-    return [record.text for record in await store.read(run_id, after=after)]
-
-
-async def _together(calls: Sequence[Callable[[], Awaitable[object]]]) -> list[StoreError]:
-    """Await all calls at once and return the errors of the refused ones."""
-    refused: list[StoreError] = []
-
-    async def one(call: Callable[[], Awaitable[object]]) -> None:
-        try:
-            await call()
-        except StoreError as error:
-            refused.append(error)
-
-    async with anyio.create_task_group() as tasks:
-        for call in calls:
-            tasks.start_soon(one, call)
-    return refused
-
 
 async def _creates_and_reads(store: Store, _: Callable[[], Store]) -> None:
-    claim = await store.create("run", _records(1, "a", "b"), agent="poet", owner=_ALICE, now=_NOW, until=_UNTIL)
-    _expect((claim.epoch, claim.until), (1, _UNTIL), "claim of create")
+    claim = await store.create("run", make_records(1, "a", "b"), agent="poet", owner=ALICE, now=NOW, until=UNTIL)
+    expect((claim.epoch, claim.until), (1, UNTIL), "claim of create")
     read = await store.read("run")
-    _expect([(one.position, one.count, one.text) for one in read], [(1, 1, "a"), (2, 1, "b")], "records")
+    expect([(one.position, one.count, one.text) for one in read], [(1, 1, "a"), (2, 1, "b")], "records")
     info = await store.info("run")
-    expected = RunInfo(run_id="run", position=2, epoch=1, owner="alice", until=_UNTIL, status="", agent="poet")
-    _expect(info, expected, "info after create")
+    expected = RunInfo(run_id="run", position=2, epoch=1, owner="alice", until=UNTIL, status="", agent="poet")
+    expect(info, expected, "info after create")
 
 
 async def _creates_without_records(store: Store, _: Callable[[], Store]) -> None:
-    epoch = await _create(store, "run")
-    _expect(list(await store.read("run")), [], "records of an empty journal")
-    _expect((await store.info("run")).position, 0, "position of an empty journal")
-    await store.append("run", _records(1, "a"), after=0, epoch=epoch, status="running")
-    _expect(await _texts(store, "run"), ["a"], "records")
+    epoch = await create_run(store, "run")
+    expect(list(await store.read("run")), [], "records of an empty journal")
+    expect((await store.info("run")).position, 0, "position of an empty journal")
+    await store.append("run", make_records(1, "a"), after=0, epoch=epoch, status="running")
+    expect(await read_texts(store, "run"), ["a"], "records")
 
 
 async def _refuses_an_existing_run(store: Store, _: Callable[[], Store]) -> None:
-    await _create(store, "run", "a")
-    await _refused(RunExists, "second create", _create(store, "run", "other", owner=_BOB))
-    _expect(await _texts(store, "run"), ["a"], "records after the refused create")
-    _expect((await store.info("run")).owner, "alice", "owner after the refused create")
+    await create_run(store, "run", "a")
+    await expect_error(RunExists, "second create", create_run(store, "run", "other", owner=BOB))
+    expect(await read_texts(store, "run"), ["a"], "records after the refused create")
+    expect((await store.info("run")).owner, "alice", "owner after the refused create")
 
 
 async def _names_unknown_runs(store: Store, _: Callable[[], Store]) -> None:
-    await _create(store, "other", "a")
-    await _refused(RunNotFound, "read", store.read("run"))
-    await _refused(RunNotFound, "info", store.info("run"))
-    await _refused(RunNotFound, "claim", store.claim("run", owner=_ALICE, now=_NOW, until=_UNTIL))
-    await _refused(RunNotFound, "renew", store.renew("run", epoch=1, until=_UNTIL))
-    await _refused(RunNotFound, "append", store.append("run", _records(1, "a"), after=0, epoch=1, status="running"))
+    await create_run(store, "other", "a")
+    await expect_error(RunNotFound, "read", store.read("run"))
+    await expect_error(RunNotFound, "info", store.info("run"))
+    await expect_error(RunNotFound, "claim", store.claim("run", owner=ALICE, now=NOW, until=UNTIL))
+    await expect_error(RunNotFound, "renew", store.renew("run", epoch=1, until=UNTIL))
+    await expect_error(
+        RunNotFound, "append", store.append("run", make_records(1, "a"), after=0, epoch=1, status="running")
+    )
     await store.release("run", epoch=1)
-    await _refused(RunNotFound, "info after release of an unknown run", store.info("run"))
+    await expect_error(RunNotFound, "info after release of an unknown run", store.info("run"))
 
 
 async def _keeps_runs_apart(store: Store, _: Callable[[], Store]) -> None:
     names = ["run", "Run", "run ", "rün", "ru\0n", "r%", "r_n", "'; --", "🏃", "x" * 500]
     for name in names:
-        await _create(store, name, name)
+        await create_run(store, name, name)
     for name in names:
-        _expect(await _texts(store, name), [name], f"records of {name!r}")
+        expect(await read_texts(store, name), [name], f"records of {name!r}")
 
 
 async def _compares_the_position(store: Store, _: Callable[[], Store]) -> None:
-    epoch = await _create(store, "run", "a")
-    await store.append("run", _records(2, "b"), after=1, epoch=epoch, status="running")
+    epoch = await create_run(store, "run", "a")
+    await store.append("run", make_records(2, "b"), after=1, epoch=epoch, status="running")
     for after in (0, 1, 3):
-        call = store.append("run", _records(after + 1, "x"), after=after, epoch=epoch, status="failed")
-        conflict = await _refused(RunConflict, f"append after {after}", call)
-        _expect(conflict.owner, None, "owner where only the position differs")
-    await _refused(RunConflict, "append of nothing", store.append("run", (), after=1, epoch=epoch, status="failed"))
-    _expect(await _texts(store, "run"), ["a", "b"], "records after refused appends")
+        call = store.append("run", make_records(after + 1, "x"), after=after, epoch=epoch, status="failed")
+        conflict = await expect_error(RunConflict, f"append after {after}", call)
+        expect(conflict.owner, None, "owner where only the position differs")
+    await expect_error(RunConflict, "append of nothing", store.append("run", (), after=1, epoch=epoch, status="failed"))
+    expect(await read_texts(store, "run"), ["a", "b"], "records after refused appends")
     info = await store.info("run")
-    _expect((info.position, info.status), (2, "running"), "info after refused appends")
+    expect((info.position, info.status), (2, "running"), "info after refused appends")
 
 
 async def _refuses_gaps_and_overlaps(store: Store, _: Callable[[], Store]) -> None:
-    epoch = await _create(store, "run", "a")
+    epoch = await create_run(store, "run", "a")
     for positions in ((3,), (1,), (2, 4), (2, 2), (2, 1)):
         records = [Record(position, 1, text="x") for position in positions]
         call = store.append("run", records, after=1, epoch=epoch, status="failed")
-        await _refused(StoreError, f"append of positions {positions}", call)
+        await expect_error(StoreError, f"append of positions {positions}", call)
     empty = [Record(2, 0, text="x")]
-    await _refused(StoreError, "record of no facts", store.append("run", empty, after=1, epoch=epoch, status="failed"))
-    late = store.create("late", _records(2, "x"), agent="", owner=_ALICE, now=_NOW, until=_UNTIL)
-    await _refused(StoreError, "create at position 2", late)
-    await _refused(RunNotFound, "run of the refused create", store.info("late"))
-    _expect(await _texts(store, "run"), ["a"], "records after refused appends")
-    _expect((await store.info("run")).position, 1, "position after refused appends")
+    await expect_error(
+        StoreError, "record of no facts", store.append("run", empty, after=1, epoch=epoch, status="failed")
+    )
+    late = store.create("late", make_records(2, "x"), agent="", owner=ALICE, now=NOW, until=UNTIL)
+    await expect_error(StoreError, "create at position 2", late)
+    await expect_error(RunNotFound, "run of the refused create", store.info("late"))
+    expect(await read_texts(store, "run"), ["a"], "records after refused appends")
+    expect((await store.info("run")).position, 1, "position after refused appends")
 
 
 async def _appends_all_or_nothing(store: Store, _: Callable[[], Store]) -> None:
-    epoch = await _create(store, "run")
-    await store.append("run", _records(1, "a", "b", "c"), after=0, epoch=epoch, status="running")
-    await _refused(
+    epoch = await create_run(store, "run")
+    await store.append("run", make_records(1, "a", "b", "c"), after=0, epoch=epoch, status="running")
+    await expect_error(
         RunConflict,
         "stale append of three",
-        store.append("run", _records(3, "x", "y", "z"), after=2, epoch=epoch, status="running"),
+        store.append("run", make_records(3, "x", "y", "z"), after=2, epoch=epoch, status="running"),
     )
-    broken = [*_records(4, "d", "e"), Record(7, 1, text="g")]
-    await _refused(StoreError, "append with a gap", store.append("run", broken, after=3, epoch=epoch, status="running"))
-    _expect(await _texts(store, "run"), ["a", "b", "c"], "records after refused appends")
+    broken = [*make_records(4, "d", "e"), Record(7, 1, text="g")]
+    await expect_error(
+        StoreError, "append with a gap", store.append("run", broken, after=3, epoch=epoch, status="running")
+    )
+    expect(await read_texts(store, "run"), ["a", "b", "c"], "records after refused appends")
 
 
 async def _reads_after_a_position(store: Store, _: Callable[[], Store]) -> None:
-    epoch = await _create(store, "run", "1")
+    epoch = await create_run(store, "run", "1")
     counted = [Record(2, 3, text="2-4"), Record(5, 1, text="5"), Record(6, 2, text="6-7")]
     await store.append("run", counted, after=1, epoch=epoch, status="running")
     for after, expected in (
@@ -239,132 +155,132 @@ async def _reads_after_a_position(store: Store, _: Callable[[], Store]) -> None:
         (7, []),
         (8, []),
     ):
-        _expect(await _texts(store, "run", after=after), expected, f"records after {after}")
-    _expect((await store.info("run")).position, 7, "position")
+        expect(await read_texts(store, "run", after=after), expected, f"records after {after}")
+    expect((await store.info("run")).position, 7, "position")
 
 
 async def _keeps_the_order(store: Store, _: Callable[[], Store]) -> None:
-    epoch = await _create(store, "run")
+    epoch = await create_run(store, "run")
     for position in range(1, 121):
         record = Record(position, 1, text=f"{position:x}")
         await store.append("run", [record], after=position - 1, epoch=epoch, status="running")
     read = await store.read("run")
-    _expect([one.position for one in read], list(range(1, 121)), "positions")
-    _expect([one.text for one in read], [f"{position:x}" for position in range(1, 121)], "texts")
+    expect([one.position for one in read], list(range(1, 121)), "positions")
+    expect([one.text for one in read], [f"{position:x}" for position in range(1, 121)], "texts")
 
 
 async def _writes_the_status(store: Store, _: Callable[[], Store]) -> None:
-    epoch = await _create(store, "run", "a")
+    epoch = await create_run(store, "run", "a")
     await store.append("run", (), after=1, epoch=epoch, status="parked")
     info = await store.info("run")
-    _expect((info.position, info.status, info.owner), (1, "parked", "alice"), "info after an append of nothing")
+    expect((info.position, info.status, info.owner), (1, "parked", "alice"), "info after an append of nothing")
 
 
 async def _fences_an_older_epoch(store: Store, _: Callable[[], Store]) -> None:
-    first = await _create(store, "run", "a")
-    second = await store.claim("run", owner=_BOB, now=_NOW, until=_UNTIL, force=True)
-    _expect(second.epoch, first + 1, "epoch of the second claim")
-    call = store.append("run", _records(2, "stale"), after=1, epoch=first, status="failed")
-    conflict = await _refused(RunConflict, "append under the older epoch", call)
-    _expect((conflict.owner, conflict.until), ("bob", _UNTIL), "who is said to hold the run")
-    await _refused(RunConflict, "renewal of the older epoch", store.renew("run", epoch=first, until=_UNTIL))
+    first = await create_run(store, "run", "a")
+    second = await store.claim("run", owner=BOB, now=NOW, until=UNTIL, force=True)
+    expect(second.epoch, first + 1, "epoch of the second claim")
+    call = store.append("run", make_records(2, "stale"), after=1, epoch=first, status="failed")
+    conflict = await expect_error(RunConflict, "append under the older epoch", call)
+    expect((conflict.owner, conflict.until), ("bob", UNTIL), "who is said to hold the run")
+    await expect_error(RunConflict, "renewal of the older epoch", store.renew("run", epoch=first, until=UNTIL))
     await store.release("run", epoch=first)
-    _expect((await store.info("run")).owner, "bob", "owner after the older epoch was released")
-    await store.append("run", _records(2, "b"), after=1, epoch=second.epoch, status="running")
-    _expect(await _texts(store, "run"), ["a", "b"], "records")
-    future = store.append("run", _records(3, "x"), after=2, epoch=second.epoch + 1, status="failed")
-    await _refused(RunConflict, "append under an epoch that was never given", future)
+    expect((await store.info("run")).owner, "bob", "owner after the older epoch was released")
+    await store.append("run", make_records(2, "b"), after=1, epoch=second.epoch, status="running")
+    expect(await read_texts(store, "run"), ["a", "b"], "records")
+    future = store.append("run", make_records(3, "x"), after=2, epoch=second.epoch + 1, status="failed")
+    await expect_error(RunConflict, "append under an epoch that was never given", future)
 
 
 async def _releases(store: Store, _: Callable[[], Store]) -> None:
-    epoch = await _create(store, "run", "a")
+    epoch = await create_run(store, "run", "a")
     await store.release("run", epoch=epoch)
     info = await store.info("run")
-    _expect((info.owner, info.until, info.epoch), (None, None, epoch), "info after release")
-    call = store.append("run", _records(2, "x"), after=1, epoch=epoch, status="failed")
-    await _refused(RunConflict, "append under the released claim", call)
-    await _refused(RunConflict, "renewal of the released claim", store.renew("run", epoch=epoch, until=_UNTIL))
+    expect((info.owner, info.until, info.epoch), (None, None, epoch), "info after release")
+    call = store.append("run", make_records(2, "x"), after=1, epoch=epoch, status="failed")
+    await expect_error(RunConflict, "append under the released claim", call)
+    await expect_error(RunConflict, "renewal of the released claim", store.renew("run", epoch=epoch, until=UNTIL))
     await store.release("run", epoch=epoch)
-    again = await store.claim("run", owner=_BOB, now=_NOW, until=_UNTIL)
-    _expect(again.epoch, epoch + 1, "epoch after release")
+    again = await store.claim("run", owner=BOB, now=NOW, until=UNTIL)
+    expect(again.epoch, epoch + 1, "epoch after release")
 
 
 async def _releases_with_an_append(store: Store, _: Callable[[], Store]) -> None:
-    epoch = await _create(store, "run", "a")
-    stale = store.append("run", _records(1, "x"), after=0, epoch=epoch, status="failed", release=True)
-    await _refused(RunConflict, "stale append that releases", stale)
-    _expect((await store.info("run")).owner, "alice", "owner after the refused append")
-    await store.append("run", _records(2, "b"), after=1, epoch=epoch, status="done", release=True)
+    epoch = await create_run(store, "run", "a")
+    stale = store.append("run", make_records(1, "x"), after=0, epoch=epoch, status="failed", release=True)
+    await expect_error(RunConflict, "stale append that releases", stale)
+    expect((await store.info("run")).owner, "alice", "owner after the refused append")
+    await store.append("run", make_records(2, "b"), after=1, epoch=epoch, status="done", release=True)
     info = await store.info("run")
-    _expect((info.position, info.status, info.owner, info.until), (2, "done", None, None), "info")
-    call = store.append("run", _records(3, "x"), after=2, epoch=epoch, status="failed")
-    await _refused(RunConflict, "append under the released claim", call)
+    expect((info.position, info.status, info.owner, info.until), (2, "done", None, None), "info")
+    call = store.append("run", make_records(3, "x"), after=2, epoch=epoch, status="failed")
+    await expect_error(RunConflict, "append under the released claim", call)
 
 
 async def _holds_a_claim_until_it_expires(store: Store, _: Callable[[], Store]) -> None:
-    await _create(store, "run", "a")
-    early = _UNTIL - timedelta(microseconds=1)
-    call = store.claim("run", owner=_BOB, now=early, until=early + timedelta(seconds=30))
-    conflict = await _refused(RunConflict, "claim a microsecond too early", call)
-    _expect((conflict.owner, conflict.until), ("alice", _UNTIL), "who is said to hold the run")
-    _expect((await store.info("run")).epoch, 1, "epoch after the refused claim")
-    end = _UNTIL + timedelta(seconds=30)
-    claim = await store.claim("run", owner=_BOB, now=_UNTIL, until=end)
-    _expect((claim.epoch, claim.until), (2, end), "claim of an expired run")
+    await create_run(store, "run", "a")
+    early = UNTIL - timedelta(microseconds=1)
+    call = store.claim("run", owner=BOB, now=early, until=early + timedelta(seconds=30))
+    conflict = await expect_error(RunConflict, "claim a microsecond too early", call)
+    expect((conflict.owner, conflict.until), ("alice", UNTIL), "who is said to hold the run")
+    expect((await store.info("run")).epoch, 1, "epoch after the refused claim")
+    end = UNTIL + timedelta(seconds=30)
+    claim = await store.claim("run", owner=BOB, now=UNTIL, until=end)
+    expect((claim.epoch, claim.until), (2, end), "claim of an expired run")
     info = await store.info("run")
-    _expect((info.owner, info.until), ("bob", end), "info after the claim")
+    expect((info.owner, info.until), ("bob", end), "info after the claim")
 
 
 async def _takes_the_claim_of_the_same_owner(store: Store, _: Callable[[], Store]) -> None:
-    epoch = await _create(store, "run", "a")
-    claim = await store.claim("run", owner=_ALICE, now=_NOW, until=_UNTIL)
-    _expect(claim.epoch, epoch + 1, "epoch of the second claim of one owner")
+    epoch = await create_run(store, "run", "a")
+    claim = await store.claim("run", owner=ALICE, now=NOW, until=UNTIL)
+    expect(claim.epoch, epoch + 1, "epoch of the second claim of one owner")
 
 
 async def _lets_an_expired_claim_go_on(store: Store, _: Callable[[], Store]) -> None:
-    epoch = await _create(store, "run", "a")
+    epoch = await create_run(store, "run", "a")
     info = await store.info("run")
-    _expect(info.until, _UNTIL, "end of the claim")
+    expect(info.until, UNTIL, "end of the claim")
     # The store has no clock: only a later claim fences.
-    await store.append("run", _records(2, "b"), after=1, epoch=epoch, status="running")
-    await store.renew("run", epoch=epoch, until=_UNTIL + timedelta(days=1))
-    _expect(await _texts(store, "run"), ["a", "b"], "records")
+    await store.append("run", make_records(2, "b"), after=1, epoch=epoch, status="running")
+    await store.renew("run", epoch=epoch, until=UNTIL + timedelta(days=1))
+    expect(await read_texts(store, "run"), ["a", "b"], "records")
 
 
 async def _renews(store: Store, _: Callable[[], Store]) -> None:
-    epoch = await _create(store, "run", "a")
-    later = _UNTIL + timedelta(seconds=30, microseconds=1)
+    epoch = await create_run(store, "run", "a")
+    later = UNTIL + timedelta(seconds=30, microseconds=1)
     await store.renew("run", epoch=epoch, until=later)
     info = await store.info("run")
-    _expect((info.until, info.epoch, info.position), (later, epoch, 1), "info after renewal")
-    call = store.claim("run", owner=_BOB, now=_UNTIL, until=later)
-    await _refused(RunConflict, "claim of a renewed run", call)
+    expect((info.until, info.epoch, info.position), (later, epoch, 1), "info after renewal")
+    call = store.claim("run", owner=BOB, now=UNTIL, until=later)
+    await expect_error(RunConflict, "claim of a renewed run", call)
 
 
 async def _compares_times_of_any_zone(store: Store, _: Callable[[], Store]) -> None:
-    await _create(store, "run", "a")
+    await create_run(store, "run", "a")
     zone = timezone(timedelta(hours=-9, minutes=-30))
-    early = (_UNTIL - timedelta(microseconds=1)).astimezone(zone)
-    await _refused(RunConflict, "claim too early", store.claim("run", owner=_BOB, now=early, until=_UNTIL))
-    await store.claim("run", owner=_BOB, now=_UNTIL.astimezone(zone), until=_UNTIL.astimezone(zone))
+    early = (UNTIL - timedelta(microseconds=1)).astimezone(zone)
+    await expect_error(RunConflict, "claim too early", store.claim("run", owner=BOB, now=early, until=UNTIL))
+    await store.claim("run", owner=BOB, now=UNTIL.astimezone(zone), until=UNTIL.astimezone(zone))
     found = (await store.info("run")).until
-    _expect(found, _UNTIL, "end of the claim")
-    _expect(found is not None and found.utcoffset() is not None, True, "the end of the claim is aware")
+    expect(found, UNTIL, "end of the claim")
+    expect(found is not None and found.utcoffset() is not None, True, "the end of the claim is aware")
 
 
 async def _voids_the_claim_of_a_dead_process(store: Store, _: Callable[[], Store]) -> None:
     me = owner_here()
-    await _create(store, "living", "a", owner=me)
-    await _refused(RunConflict, "claim of a living process", store.claim("living", owner=_BOB, now=_NOW, until=_UNTIL))
-    await _create(store, "elsewhere", "a", owner=replace(me, host="elsewhere", started="0"))
-    await _refused(
-        RunConflict, "claim of another machine", store.claim("elsewhere", owner=_BOB, now=_NOW, until=_UNTIL)
+    await create_run(store, "living", "a", owner=me)
+    await expect_error(RunConflict, "claim of a living process", store.claim("living", owner=BOB, now=NOW, until=UNTIL))
+    await create_run(store, "elsewhere", "a", owner=replace(me, host="elsewhere", started="0"))
+    await expect_error(
+        RunConflict, "claim of another machine", store.claim("elsewhere", owner=BOB, now=NOW, until=UNTIL)
     )
     if me.started:
         # No process of this number started then: it has ended, and its number was given out again.
-        await _create(store, "dead", "a", owner=replace(me, id="dead", started="0"))
-        claim = await store.claim("dead", owner=_BOB, now=_NOW, until=_UNTIL)
-        _expect(claim.epoch, 2, "epoch of the claim after a dead process")
+        await create_run(store, "dead", "a", owner=replace(me, id="dead", started="0"))
+        claim = await store.claim("dead", owner=BOB, now=NOW, until=UNTIL)
+        expect(claim.epoch, 2, "epoch of the claim after a dead process")
 
 
 async def _keeps_every_text(store: Store, _: Callable[[], Store]) -> None:
@@ -385,36 +301,36 @@ async def _keeps_every_text(store: Store, _: Callable[[], Store]) -> None:
         "1e5",
         "NULL",
     ]
-    epoch = await _create(store, "run", *texts)
-    await store.append("run", _records(len(texts) + 1, *texts), after=len(texts), epoch=epoch, status="running")
-    read = await _texts(store, "run")
-    _expect(len(read), 2 * len(texts), "number of records")
+    epoch = await create_run(store, "run", *texts)
+    await store.append("run", make_records(len(texts) + 1, *texts), after=len(texts), epoch=epoch, status="running")
+    read = await read_texts(store, "run")
+    expect(len(read), 2 * len(texts), "number of records")
     for expected, found in zip([*texts, *texts], read, strict=True):
-        _expect(found, expected, "text")
+        expect(found, expected, "text")
 
 
 async def _keeps_large_texts(store: Store, _: Callable[[], Store]) -> None:
     large = "0123456789é\0" * 840_000
-    epoch = await _create(store, "run", "small")
-    await store.append("run", _records(2, large, "end"), after=1, epoch=epoch, status="running")
-    read = await _texts(store, "run")
+    epoch = await create_run(store, "run", "small")
+    await store.append("run", make_records(2, large, "end"), after=1, epoch=epoch, status="running")
+    read = await read_texts(store, "run")
     if read != ["small", large, "end"]:
         raise AssertionError("a text of 10 MB came back changed")
 
 
 async def _lets_one_of_many_win(store: Store, _: Callable[[], Store]) -> None:
-    epoch = await _create(store, "run", "a")
+    epoch = await create_run(store, "run", "a")
 
     def append(text: str, position: int) -> Callable[[], Awaitable[object]]:
-        records = _records(position, text)
+        records = make_records(position, text)
         return lambda: store.append("run", records, after=position - 1, epoch=epoch, status="running")
 
     for position in (2, 3, 4):
-        refused = await _together([append(f"{position}-{n}", position) for n in range(20)])
-        _expect([type(one) for one in refused], [RunConflict] * 19, "errors of the losers")
-        _expect((await store.info("run")).position, position, "position")
-    read = await _texts(store, "run")
-    _expect(len(read), 4, "number of records")
+        refused = await at_once([append(f"{position}-{n}", position) for n in range(20)])
+        expect([type(one) for one in refused], [RunConflict] * 19, "errors of the losers")
+        expect((await store.info("run")).position, position, "position")
+    read = await read_texts(store, "run")
+    expect(len(read), 4, "number of records")
 
 
 async def _appends_many_runs_at_once(store: Store, _: Callable[[], Store]) -> None:
@@ -422,48 +338,48 @@ async def _appends_many_runs_at_once(store: Store, _: Callable[[], Store]) -> No
 
     def drive(name: str) -> Callable[[], Awaitable[object]]:
         async def steps() -> None:
-            epoch = await _create(store, name, f"{name}: 1")
+            epoch = await create_run(store, name, f"{name}: 1")
             for position in range(2, 7):
-                records = _records(position, f"{name}: {position}")
+                records = make_records(position, f"{name}: {position}")
                 await store.append(name, records, after=position - 1, epoch=epoch, status="running")
                 # A neighbour that is refused must not take these with it.
                 stale = store.append(name, records, after=position - 1, epoch=epoch, status="failed")
-                await _refused(RunConflict, "append twice", stale)
+                await expect_error(RunConflict, "append twice", stale)
 
         return steps
 
-    _expect(await _together([drive(name) for name in names]), [], "errors")
+    expect(await at_once([drive(name) for name in names]), [], "errors")
     for name in names:
-        _expect(await _texts(store, name), [f"{name}: {n}" for n in range(1, 7)], f"records of {name}")
+        expect(await read_texts(store, name), [f"{name}: {n}" for n in range(1, 7)], f"records of {name}")
 
 
 async def _lets_one_of_many_create(store: Store, _: Callable[[], Store]) -> None:
     def create(n: int) -> Callable[[], Awaitable[object]]:
-        return lambda: _create(store, "run", str(n), owner=Owner(id=f"owner-{n}"))
+        return lambda: create_run(store, "run", str(n), owner=Owner(id=f"owner-{n}"))
 
-    refused = await _together([create(n) for n in range(20)])
-    _expect([type(one) for one in refused], [RunExists] * 19, "errors of the losers")
-    winner = await _texts(store, "run")
-    _expect((await store.info("run")).owner, f"owner-{winner[0]}", "owner and records are of one create")
+    refused = await at_once([create(n) for n in range(20)])
+    expect([type(one) for one in refused], [RunExists] * 19, "errors of the losers")
+    winner = await read_texts(store, "run")
+    expect((await store.info("run")).owner, f"owner-{winner[0]}", "owner and records are of one create")
 
 
 async def _lets_one_of_many_claim(store: Store, _: Callable[[], Store]) -> None:
-    epoch = await _create(store, "run", "a")
+    epoch = await create_run(store, "run", "a")
     await store.release("run", epoch=epoch)
 
     def claim(n: int) -> Callable[[], Awaitable[object]]:
-        return lambda: store.claim("run", owner=Owner(id=f"owner-{n}"), now=_NOW, until=_UNTIL)
+        return lambda: store.claim("run", owner=Owner(id=f"owner-{n}"), now=NOW, until=UNTIL)
 
-    refused = await _together([claim(n) for n in range(20)])
-    _expect([type(one) for one in refused], [RunConflict] * 19, "errors of the losers")
-    _expect((await store.info("run")).epoch, epoch + 1, "epoch")
+    refused = await at_once([claim(n) for n in range(20)])
+    expect([type(one) for one in refused], [RunConflict] * 19, "errors of the losers")
+    expect((await store.info("run")).epoch, epoch + 1, "epoch")
 
 
 async def _is_whole_after_cancellation(store: Store, _: Callable[[], Store]) -> None:
-    epoch = await _create(store, "run", "a")
+    epoch = await create_run(store, "run", "a")
     last = 1
     for patience in range(12):
-        records = _records(last + 1, f"{patience}: first", f"{patience}: second")
+        records = make_records(last + 1, f"{patience}: first", f"{patience}: second")
         scope = anyio.CancelScope()
 
         async def append(records: list[Record] = records, scope: anyio.CancelScope = scope, after: int = last) -> None:
@@ -479,76 +395,76 @@ async def _is_whole_after_cancellation(store: Store, _: Callable[[], Store]) -> 
         if position not in (last, last + 2):
             raise AssertionError(f"half an append is in the store: position {position} after {last}")
         read = await store.read("run", after=last)
-        _expect([one.text for one in read], [one.text for one in records] if position > last else [], "records")
+        expect([one.text for one in read], [one.text for one in records] if position > last else [], "records")
         last = position
-    await store.append("run", _records(last + 1, "end"), after=last, epoch=epoch, status="running")
-    _expect((await _texts(store, "run"))[-1], "end", "the store goes on after cancellations")
+    await store.append("run", make_records(last + 1, "end"), after=last, epoch=epoch, status="running")
+    expect((await read_texts(store, "run"))[-1], "end", "the store goes on after cancellations")
 
 
 async def _refuses_use_after_close(store: Store, _: Callable[[], Store]) -> None:
-    epoch = await _create(store, "run", "a")
+    epoch = await create_run(store, "run", "a")
     await store.close()
-    await _refused(StoreError, "create after close", _create(store, "other", "a"))
-    call = store.append("run", _records(2, "b"), after=1, epoch=epoch, status="running")
-    await _refused(StoreError, "append after close", call)
-    await _refused(StoreError, "read after close", store.read("run"))
-    await _refused(StoreError, "info after close", store.info("run"))
-    await _refused(StoreError, "claim after close", store.claim("run", owner=_BOB, now=_NOW, until=_UNTIL))
-    await _refused(StoreError, "renew after close", store.renew("run", epoch=epoch, until=_UNTIL))
-    await _refused(StoreError, "release after close", store.release("run", epoch=epoch))
+    await expect_error(StoreError, "create after close", create_run(store, "other", "a"))
+    call = store.append("run", make_records(2, "b"), after=1, epoch=epoch, status="running")
+    await expect_error(StoreError, "append after close", call)
+    await expect_error(StoreError, "read after close", store.read("run"))
+    await expect_error(StoreError, "info after close", store.info("run"))
+    await expect_error(StoreError, "claim after close", store.claim("run", owner=BOB, now=NOW, until=UNTIL))
+    await expect_error(StoreError, "renew after close", store.renew("run", epoch=epoch, until=UNTIL))
+    await expect_error(StoreError, "release after close", store.release("run", epoch=epoch))
     await store.close()
 
 
 async def _closes_unused(store: Store, _: Callable[[], Store]) -> None:
     await store.close()
-    await _refused(StoreError, "info after close", store.info("run"))
+    await expect_error(StoreError, "info after close", store.info("run"))
 
 
 async def _survives_close(store: Store, reopen: Callable[[], Store]) -> None:
-    epoch = await _create(store, "run", "a", "\0é😀")
+    epoch = await create_run(store, "run", "a", "\0é😀")
     await store.append("run", [Record(3, 4, text="c")], after=2, epoch=epoch, status="parked")
     info = await store.info("run")
     await store.close()
     again = reopen()
-    _expect(await again.info("run"), info, "info after reopening")
+    expect(await again.info("run"), info, "info after reopening")
     read = [(one.position, one.count, one.text) for one in await again.read("run")]
-    _expect(read, [(1, 1, "a"), (2, 1, "\0é😀"), (3, 4, "c")], "records after reopening")
-    await again.append("run", _records(7, "d"), after=6, epoch=epoch, status="running")
-    _expect(await _texts(again, "run", after=6), ["d"], "records appended after reopening")
+    expect(read, [(1, 1, "a"), (2, 1, "\0é😀"), (3, 4, "c")], "records after reopening")
+    await again.append("run", make_records(7, "d"), after=6, epoch=epoch, status="running")
+    expect(await read_texts(again, "run", after=6), ["d"], "records appended after reopening")
 
 
 async def _is_seen_by_a_second_store(store: Store, reopen: Callable[[], Store]) -> None:
-    epoch = await _create(store, "run", "a")
+    epoch = await create_run(store, "run", "a")
     second = reopen()
-    await _refused(RunExists, "create in the second store", _create(second, "run", "x"))
-    _expect(await _texts(second, "run"), ["a"], "records in the second store")
-    await store.append("run", _records(2, "b"), after=1, epoch=epoch, status="running")
-    _expect(await _texts(second, "run"), ["a", "b"], "records in the second store")
+    await expect_error(RunExists, "create in the second store", create_run(second, "run", "x"))
+    expect(await read_texts(second, "run"), ["a"], "records in the second store")
+    await store.append("run", make_records(2, "b"), after=1, epoch=epoch, status="running")
+    expect(await read_texts(second, "run"), ["a", "b"], "records in the second store")
 
 
 async def _fences_a_second_store(store: Store, reopen: Callable[[], Store]) -> None:
-    epoch = await _create(store, "run", "a")
+    epoch = await create_run(store, "run", "a")
     second = reopen()
-    await _refused(RunConflict, "claim while held", second.claim("run", owner=_BOB, now=_NOW, until=_UNTIL))
-    claim = await second.claim("run", owner=_BOB, now=_UNTIL, until=_UNTIL + timedelta(seconds=30))
-    call = store.append("run", _records(2, "stale"), after=1, epoch=epoch, status="failed")
-    await _refused(RunConflict, "append of the stalled driver", call)
-    await second.append("run", _records(2, "b"), after=1, epoch=claim.epoch, status="running")
-    _expect(await _texts(store, "run"), ["a", "b"], "records in the first store")
+    await expect_error(RunConflict, "claim while held", second.claim("run", owner=BOB, now=NOW, until=UNTIL))
+    claim = await second.claim("run", owner=BOB, now=UNTIL, until=UNTIL + timedelta(seconds=30))
+    call = store.append("run", make_records(2, "stale"), after=1, epoch=epoch, status="failed")
+    await expect_error(RunConflict, "append of the stalled driver", call)
+    await second.append("run", make_records(2, "b"), after=1, epoch=claim.epoch, status="running")
+    expect(await read_texts(store, "run"), ["a", "b"], "records in the first store")
 
 
 async def _lets_one_store_of_two_win(store: Store, reopen: Callable[[], Store]) -> None:
-    epoch = await _create(store, "run", "a")
+    epoch = await create_run(store, "run", "a")
     second = reopen()
 
     def append(to: Store, position: int) -> Callable[[], Awaitable[object]]:
-        records = _records(position, "x")
+        records = make_records(position, "x")
         return lambda: to.append("run", records, after=position - 1, epoch=epoch, status="running")
 
     for position in range(2, 12):
-        refused = await _together([append(store, position), append(second, position)])
-        _expect([type(one) for one in refused], [RunConflict], "errors of the loser")
-    _expect((await second.info("run")).position, 11, "position")
+        refused = await at_once([append(store, position), append(second, position)])
+        expect([type(one) for one in refused], [RunConflict], "errors of the loser")
+    expect((await second.info("run")).position, 11, "position")
 
 
 CHECKS: Final[tuple[StoreCheck, ...]] = tuple(
