@@ -45,22 +45,28 @@ asyncio.run(main())
 """
 
 
+def resume(path: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", RESUME, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
 async def test_one_of_two_workers_claims_the_run(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     store = SQLiteStore(path)
     await store.create(
-        "run", [Record(1, 1, text="asked")], agent="a", owner=Owner(id="first"), now=NOW, until=NOW + timedelta(days=1)
+        "run",
+        [Record(1, 1, text="asked")],
+        agent="a",
+        owner=Owner(id="first"),
+        now=NOW,
+        until=NOW + timedelta(days=1),
     )
     await store.append("run", (), after=1, epoch=1, status="parked", release=True)
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", RESUME, str(path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
+    workers = [resume(path) for _ in range(2)]
     said: list[str] = []
     for worker in workers:
         assert worker.stdout is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -24,8 +23,7 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Store, Store
     if request.param == "memory":
         store = MemoryStore()
         return store, store
-    make: Callable[[], Store] = lambda: SQLiteStore(tmp_path / "runs.db")  # noqa: E731
-    return make(), make()
+    return SQLiteStore(tmp_path / "runs.db"), SQLiteStore(tmp_path / "runs.db")
 
 
 async def test_the_second_of_two_stale_writers_is_refused(stores: tuple[Store, Store]) -> None:
@@ -40,7 +38,9 @@ async def test_the_second_of_two_stale_writers_is_refused(stores: tuple[Store, S
     await first.append("run", [Record(2, 1, text="first")], after=1, epoch=claim.epoch, status="running")
     for _ in range(2):
         with pytest.raises(RunConflict) as caught:
-            await second.append("run", [Record(2, 1, text="second")], after=1, epoch=claim.epoch, status="failed")
+            await second.append(
+                "run", [Record(2, 1, text="second")], after=1, epoch=claim.epoch, status="failed"
+            )
         assert caught.value.owner is None
     assert [one.text for one in await second.read("run")] == ["start", "first"]
     assert (await second.info("run")).status == "running"

@@ -176,6 +176,8 @@ async def test_a_process_killed_while_it_appends_leaves_a_whole_journal(tmp_path
     assert len(read) in (told, told + 1)
     assert [one.text for one in read] == [f"run: {n}" for n in range(1, len(read) + 1)]
     claim = await store.claim("run", owner=owner_here(), now=NOW, until=UNTIL)
-    await store.append("run", [Record(len(read) + 1, 1, text="x")], after=len(read), epoch=claim.epoch, status="done")
+    await store.append(
+        "run", [Record(len(read) + 1, 1, text="x")], after=len(read), epoch=claim.epoch, status="done"
+    )
     await store.close()
     check_file(path)

@@ -17,7 +17,7 @@ async def test_memory(check: StoreCheck) -> None:
     await check(MemoryStore)
 
 
-@pytest.mark.parametrize("check", (*CHECKS, *REOPEN_CHECKS), ids=str)
+@pytest.mark.parametrize("check", [*CHECKS, *REOPEN_CHECKS], ids=str)
 async def test_sqlite(check: StoreCheck, tmp_path: Path) -> None:
     def make() -> Store:
         return SQLiteStore(tmp_path / "runs.db")

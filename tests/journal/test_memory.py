@@ -70,7 +70,9 @@ def test_append_now_refuses_what_append_refuses() -> None:
     with pytest.raises(RunConflict, match="epoch 1, this driver's had 2"):
         store.append_now("run", [Record(1, 1, text="b")], after=0, epoch=2, status="running")
     with pytest.raises(StoreError, match="position 3 with 1 facts cannot follow position 1"):
-        store.append_now("run", [Record(1, 1, text="a"), Record(3, 1, text="b")], after=0, epoch=1, status="running")
+        store.append_now(
+            "run", [Record(1, 1, text="a"), Record(3, 1, text="b")], after=0, epoch=1, status="running"
+        )
     store.append_now("run", [Record(1, 1, text="a")], after=0, epoch=1, status="done", release=True)
     with pytest.raises(RunConflict, match="released"):
         store.append_now("run", [Record(2, 1, text="b")], after=1, epoch=1, status="running")
@@ -95,7 +97,11 @@ def test_threads_may_share_it() -> None:
         for position in range(1, 501):
             try:
                 store.append_now(
-                    "run", [Record(position, 1, text=str(name))], after=position - 1, epoch=1, status="running"
+                    "run",
+                    [Record(position, 1, text=str(name))],
+                    after=position - 1,
+                    epoch=1,
+                    status="running",
                 )
             except RunConflict:
                 continue

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -41,7 +42,7 @@ def test_nothing_is_known_of_other_machines() -> None:
     assert not is_dead(replace(me, pid=2**80))
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="start times come from /proc")
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="start times come from /proc")
 def test_a_reused_pid_is_another_process() -> None:
     me = owner_here()
     assert is_dead(replace(me, started="1"))

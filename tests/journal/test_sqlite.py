@@ -1,5 +1,8 @@
 """What is special about the SQLite store: its file and its errors."""
 
+# Nothing else runs in the event loops of these tests, so they may block.
+# ruff: noqa: ASYNC221, ASYNC240
+
 from __future__ import annotations
 
 import os
@@ -65,7 +68,7 @@ def sql(path: Path, *statements: str) -> list[tuple[object, ...]]:
 
 async def test_nothing_is_opened_before_the_first_use(path: Path) -> None:
     store = SQLiteStore(path)
-    assert store.path == str(path)
+    assert store.path == path
     await store.close()
     assert not path.exists()
 
@@ -197,7 +200,7 @@ def as_nobody(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], None]:
     return drop
 
 
-@pytest.mark.parametrize("what", ["file", "folder", "both"])
+@pytest.mark.parametrize("what", ["file", "folder", "both", "closed"])
 async def test_read_only(what: str, as_nobody: Callable[[], None]) -> None:
     # pytest's own folders are closed to other users.
     folder = Path("/tmp") / f"overt-read-only-{os.getpid()}"
@@ -207,7 +210,7 @@ async def test_read_only(what: str, as_nobody: Callable[[], None]) -> None:
     try:
         await filled(path)
         path.chmod(0o444 if what != "folder" else 0o666)
-        folder.chmod(0o555 if what != "file" else 0o777)
+        folder.chmod({"file": 0o777, "closed": 0o400}.get(what, 0o555))
         as_nobody()
         store = SQLiteStore(path)
         with pytest.raises(StoreError) as caught:
@@ -298,7 +301,10 @@ asyncio.run(main())
 @pytest.mark.skipif(sys.platform == "win32", reason="needs limits of file sizes")
 async def test_a_full_disk_is_said_and_survived(path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", FULL_DISK, str(path)], capture_output=True, check=False, text=True
+        [sys.executable, "-W", "error", "-c", FULL_DISK, str(path)],
+        capture_output=True,
+        check=False,
+        text=True,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert sql(path, "PRAGMA integrity_check") == [("ok",)]
@@ -421,7 +427,12 @@ async def test_a_row_after_the_end_is_never_appended_over(path: Path) -> None:
 async def test_a_truncated_file(path: Path) -> None:
     store = SQLiteStore(path)
     await store.create(
-        "run", [Record(n, 1, text="x" * 3000) for n in range(1, 60)], agent="a", owner=OWNER, now=NOW, until=UNTIL
+        "run",
+        [Record(n, 1, text="x" * 3000) for n in range(1, 60)],
+        agent="a",
+        owner=OWNER,
+        now=NOW,
+        until=UNTIL,
     )
     await store.close()
     content = path.read_bytes()

@@ -1,5 +1,8 @@
 """What is special about the SQLite store: its thread, shared commits, forks."""
 
+# Nothing else runs in the event loops of these tests, so they may block.
+# ruff: noqa: ASYNC221, ASYNC240
+
 from __future__ import annotations
 
 import asyncio
@@ -93,7 +96,8 @@ def test_event_loops_at_the_same_time(path: Path) -> None:
         trio.run(drive, name)
 
     threads = [
-        threading.Thread(target=on_trio if n % 2 else on_asyncio, args=(f"run {n}",), name=str(n)) for n in range(4)
+        threading.Thread(target=on_trio if n % 2 else on_asyncio, args=(f"run {n}",), name=str(n))
+        for n in range(4)
     ]
     for thread in threads:
         thread.start()
@@ -206,7 +210,9 @@ asyncio.run(store.create("run", (), agent="a", owner=Owner(id="x"), now=now, unt
 
 async def test_a_program_may_end_without_closing(path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", "-c", LEFT_OPEN, str(path)], capture_output=True, check=False
+        [sys.executable, "-W", "error", "-c", LEFT_OPEN, str(path)],
+        capture_output=True,
+        check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert not Path(f"{path}-wal").exists()

@@ -25,7 +25,14 @@ class Sound:
         self.inner = MemoryStore()
 
     async def create(
-        self, run_id: str, records: Sequence[Record], *, agent: str, owner: Owner, now: datetime, until: datetime
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        agent: str,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
     ) -> Claim:
         return await self.inner.create(run_id, records, agent=agent, owner=owner, now=now, until=until)
 
@@ -47,7 +54,9 @@ class Sound:
     async def info(self, run_id: str) -> RunInfo:
         return await self.inner.info(run_id)
 
-    async def claim(self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False) -> Claim:
+    async def claim(
+        self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False
+    ) -> Claim:
         return await self.inner.claim(run_id, owner=owner, now=now, until=until, force=force)
 
     async def renew(self, run_id: str, *, epoch: int, until: datetime) -> None:
@@ -110,7 +119,9 @@ class AppendsOneByOne(Sound):
             await self.inner.append(run_id, (), after=after, epoch=epoch, status=status, release=release)
         for place, one in enumerate(records, start=1):
             end = place == len(records)
-            await self.inner.append(run_id, [one], after=after, epoch=epoch, status=status, release=release and end)
+            await self.inner.append(
+                run_id, [one], after=after, epoch=epoch, status=status, release=release and end
+            )
             after += one.count
             await anyio.lowlevel.checkpoint()
 
@@ -130,7 +141,9 @@ class ReleasesAnyEpoch(Sound):
 
 
 class BreaksEveryClaim(Sound):
-    async def claim(self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False) -> Claim:
+    async def claim(
+        self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False
+    ) -> Claim:
         return await self.inner.claim(run_id, owner=owner, now=now, until=until, force=True)
 
 
@@ -144,7 +157,14 @@ class RoundsTimes(Sound):
 
 class SeesNoDeath(Sound):
     async def create(
-        self, run_id: str, records: Sequence[Record], *, agent: str, owner: Owner, now: datetime, until: datetime
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        agent: str,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
     ) -> Claim:
         return await self.inner.create(
             run_id, records, agent=agent, owner=replace(owner, host=""), now=now, until=until
@@ -171,7 +191,14 @@ class ReadsBackwards(Sound):
 
 class CreatesAgain(Sound):
     async def create(
-        self, run_id: str, records: Sequence[Record], *, agent: str, owner: Owner, now: datetime, until: datetime
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        agent: str,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
     ) -> Claim:
         try:
             return await self.inner.create(run_id, records, agent=agent, owner=owner, now=now, until=until)

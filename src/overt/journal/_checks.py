@@ -50,11 +50,19 @@ def append_conflict(
         )
     if owner is None:
         return RunConflict(f"run {run_id!r}: the claim of epoch {given} was released; claim the run again")
-    return RunConflict(f"run {run_id!r} is at position {position}, not at {after}: read it again before appending")
+    return RunConflict(
+        f"run {run_id!r} is at position {position}, not at {after}: read it again before appending"
+    )
 
 
 def claim_conflict(
-    run_id: str, *, held_by: Owner | None, held_until: datetime | None, owner: Owner, now: datetime, force: bool
+    run_id: str,
+    *,
+    held_by: Owner | None,
+    held_until: datetime | None,
+    owner: Owner,
+    now: datetime,
+    force: bool,
 ) -> RunConflict | None:
     """Say why `owner` may not take the run, or `None` if it may."""
     if held_by is None or held_until is None or force:

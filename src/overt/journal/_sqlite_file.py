@@ -6,6 +6,7 @@ import os
 import random
 import sqlite3
 import time
+from pathlib import Path
 
 from overt.errors import JournalCorrupt, StoreError, UnsupportedSchema
 
@@ -61,7 +62,7 @@ class Database:
         busy_timeout: Seconds to wait for another process's lock, for opening and for each transaction.
     """
 
-    def __init__(self, path: str, busy_timeout: float) -> None:
+    def __init__(self, path: Path, busy_timeout: float) -> None:
         self.path = path
         self.busy_timeout = busy_timeout
         self._connection: sqlite3.Connection | None = None
@@ -121,6 +122,19 @@ class Database:
             connection.close()
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
+        mode = self._settle(connection)
+        if mode != "wal":
+            raise StoreError(
+                f"{self.path}: SQLite cannot keep a write-ahead log there (journal mode {mode!r}); put the file "
+                "on a local disk"
+            )
+        connection.execute("PRAGMA synchronous = FULL")
+        # Without it fsync on macOS leaves the data in the drive's cache. It does nothing elsewhere.
+        connection.execute("PRAGMA fullfsync = ON")
+        connection.execute(f"PRAGMA busy_timeout = {int(self.busy_timeout * 1000)}")
+
+    def _settle(self, connection: sqlite3.Connection) -> str:
+        """Check or make the tables and return the journal mode, trying again while others are at it too."""
         deadline = time.monotonic() + self.busy_timeout
         while True:
             left = max(0.0, deadline - time.monotonic())
@@ -128,23 +142,13 @@ class Database:
             try:
                 self._check_or_create(connection)
                 # Changing the journal mode needs the file alone and does not wait for it.
-                mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-                break
+                return str(connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
             except sqlite3.OperationalError as error:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 if _code(error) not in _BUSY or left == 0.0:
                     raise
                 time.sleep(min(left, random.uniform(0.001, 0.02)))
-        if mode != "wal":
-            raise StoreError(
-                f"{self.path}: SQLite cannot keep a write-ahead log there (journal mode {mode!r}); put the file on a "
-                "local disk"
-            )
-        connection.execute("PRAGMA synchronous = FULL")
-        # Without it fsync on macOS leaves the data in the drive's cache. It does nothing elsewhere.
-        connection.execute("PRAGMA fullfsync = ON")
-        connection.execute(f"PRAGMA busy_timeout = {int(self.busy_timeout * 1000)}")
 
     def _check_or_create(self, connection: sqlite3.Connection) -> None:
         connection.execute("BEGIN")
@@ -183,7 +187,7 @@ class Database:
         return False
 
 
-def explain(error: Exception, path: str, *, run_id: str, committing: bool = False) -> StoreError:
+def explain(error: Exception, path: Path, *, run_id: str, committing: bool = False) -> StoreError:
     """Return `error` as a `StoreError` that names the file and says what to do.
 
     Args:
@@ -195,7 +199,11 @@ def explain(error: Exception, path: str, *, run_id: str, committing: bool = Fals
     if isinstance(error, StoreError):
         return error
     if isinstance(error, UnicodeEncodeError):
-        return StoreError(f"{path}: run {run_id!r}: text with half of a surrogate pair cannot be stored ({error})")
+        return StoreError(
+            f"{path}: run {run_id!r}: text with half of a surrogate pair cannot be stored ({error})"
+        )
+    if isinstance(error, PermissionError):
+        return StoreError(f"{path}: the file cannot be reached; {_permission(path)} ({error})")
     code = _code(error)
     if isinstance(error, OverflowError) or code == sqlite3.SQLITE_TOOBIG:
         return StoreError(f"{path}: run {run_id!r}: a value is too big for SQLite ({error})")
@@ -208,7 +216,7 @@ def explain(error: Exception, path: str, *, run_id: str, committing: bool = Fals
     return StoreError(f"{path}: {_advice(code, path)} ({error}){doubt}")
 
 
-def _advice(code: int, path: str) -> str:
+def _advice(code: int, path: Path) -> str:
     match code:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED | sqlite3.SQLITE_PROTOCOL:
             return (
@@ -229,35 +237,36 @@ def _advice(code: int, path: str) -> str:
             return "SQLite could not do it"
 
 
-def _permission(path: str) -> str:
-    folder = os.path.dirname(path)
-    if os.path.exists(path) and not os.access(path, os.W_OK):
+def _permission(path: Path) -> str:
+    if os.access(path, os.F_OK) and not os.access(path, os.W_OK):
         return "the file is read-only for this user: make it writable"
-    if not os.access(folder, os.W_OK | os.X_OK):
+    if not os.access(path.parent, os.W_OK | os.X_OK):
         return (
-            f"the folder {folder} is read-only for this user, and SQLite keeps files beside its own: make it writable"
+            f"the folder {path.parent} is read-only for this user, and SQLite keeps files beside its own: make it "
+            "writable"
         )
     return "something forbids writing to the file or beside it: check its owner, its -wal and -shm files and the mount"
 
 
-def _check_path(path: str) -> None:
-    folder = os.path.dirname(path)
-    if os.path.isdir(path):
+def _check_path(path: Path) -> None:
+    if path.is_dir():
         raise StoreError(f"{path}: this is a directory: name a file in it")
-    if not os.path.exists(folder):
-        raise StoreError(f"{path}: the folder {folder} does not exist: create it first")
-    if not os.path.isdir(folder):
-        raise StoreError(f"{path}: {folder} is a file, not a folder: choose another path")
-    # SQLite takes a file shorter than its smallest page for an empty one and writes over it. With a journal beside it,
-    # it is what a crash left of the first write, and SQLite mends it. Only its size is asked for: opening and closing
-    # it here would drop the locks other connections of this process hold on it.
-    if os.path.exists(path) and 0 < os.path.getsize(path) < _SMALLEST and not os.path.exists(f"{path}-journal"):
-        raise StoreError(f"{path}: the file is not an SQLite database: choose another path, or move the file away")
+    if not path.parent.exists():
+        raise StoreError(f"{path}: the folder {path.parent} does not exist: create it first")
+    if not path.parent.is_dir():
+        raise StoreError(f"{path}: {path.parent} is a file, not a folder: choose another path")
+    # SQLite takes a file shorter than its smallest page for an empty one and writes over it. With a journal beside
+    # it, it is what a crash left of the first write, and SQLite mends it. Only the size is asked for: opening and
+    # closing the file here would drop the locks other connections of this process hold on it.
+    if path.exists() and 0 < path.stat().st_size < _SMALLEST and not Path(f"{path}-journal").exists():
+        raise StoreError(
+            f"{path}: the file is not an SQLite database: choose another path, or move the file away"
+        )
 
 
-def _identity(path: str) -> tuple[int, int] | None:
+def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)
+        found = path.stat()
     except OSError:
         return None
     return found.st_dev, found.st_ino

@@ -106,7 +106,7 @@ class Worker:
         # Under the lock nothing can come behind the end mark, where nobody would serve it.
         with self._lock:
             if self._stopping:
-                raise used_after_close(f"SQLiteStore({self._database.path!r})")
+                raise used_after_close(f"SQLiteStore({str(self._database.path)!r})")
             self._queue.put(cast("Job[object]", job))
         return await job.wait()
 
@@ -154,14 +154,14 @@ class Worker:
     def _read(self, job: Job[object]) -> None:
         try:
             job.result = job.work(self._database.connection())
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the waiting task raises it
             self._database.recover(error)
             self._fail(job, error)
 
     def _write(self, jobs: Sequence[Job[object]]) -> None:
         try:
             connection = self._database.begin()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the waiting task raises it
             self._database.recover(error)
             for job in jobs:
                 # Each task gets an exception, and a traceback, of its own.
@@ -173,7 +173,7 @@ class Worker:
                 job.result = job.work(connection)
             except _REFUSALS as refusal:
                 job.error = refusal
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the waiting task raises it
                 self._database.recover(error)
                 if len(jobs) == 1:
                     self._fail(job, error)
@@ -184,7 +184,7 @@ class Worker:
                 return
         try:
             connection.execute("COMMIT")
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the waiting task raises it
             self._database.recover(error)
             for job in jobs:
                 # A refusal may rest on what a neighbour wrote, and that is gone.

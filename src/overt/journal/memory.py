@@ -25,7 +25,9 @@ __all__ = ("MemoryStore",)
 class _Run:
     __slots__ = ("agent", "epoch", "owner", "position", "records", "status", "until")
 
-    def __init__(self, records: Sequence[Record], position: int, *, agent: str, owner: Owner, until: datetime) -> None:
+    def __init__(
+        self, records: Sequence[Record], position: int, *, agent: str, owner: Owner, until: datetime
+    ) -> None:
         self.records: Final = list(records)
         self.position = position
         self.agent: Final = agent
@@ -54,7 +56,14 @@ class MemoryStore:
         return f"<MemoryStore of {len(self._runs)} runs{', closed' if self._closed else ''}>"
 
     async def create(
-        self, run_id: str, records: Sequence[Record], *, agent: str, owner: Owner, now: datetime, until: datetime
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        agent: str,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
     ) -> Claim:
         """Start a journal with `records`, claimed by `owner`. Epoch 1.
 
@@ -150,7 +159,9 @@ class MemoryStore:
                 agent=run.agent,
             )
 
-    async def claim(self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False) -> Claim:
+    async def claim(
+        self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False
+    ) -> Claim:
         """Take the run for `owner`: a new epoch. Free, expired and dead owners' claims are taken; `force` takes any.
 
         Raises:
@@ -160,7 +171,9 @@ class MemoryStore:
         """
         with self._lock:
             run = self._find(run_id)
-            refused = claim_conflict(run_id, held_by=run.owner, held_until=run.until, owner=owner, now=now, force=force)
+            refused = claim_conflict(
+                run_id, held_by=run.owner, held_until=run.until, owner=owner, now=now, force=force
+            )
             if refused is not None:
                 raise refused
             run.epoch += 1

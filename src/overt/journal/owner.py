@@ -8,6 +8,7 @@ import secrets
 import socket
 import sys
 import uuid
+from pathlib import Path
 
 from overt.journal.store import Owner
 
@@ -68,8 +69,7 @@ def _host() -> str:
         # os.kill(pid, 0) ends the process there instead of asking after it.
         return ""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            boot = file.read().strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         # Containers share the boot id, and each has a process 1 of its own.
         return "/".join((boot, _namespace("pid"), _namespace("time")))
     except (OSError, ValueError):
@@ -79,7 +79,7 @@ def _host() -> str:
 
 def _namespace(kind: str) -> str:
     try:
-        return os.readlink(f"/proc/self/ns/{kind}")
+        return str(Path(f"/proc/self/ns/{kind}").readlink())
     except FileNotFoundError:
         # Kernels before 5.6 have no time namespaces.
         return ""
@@ -88,8 +88,7 @@ def _namespace(kind: str) -> str:
 def _stat(pid: int) -> tuple[str, str] | None:
     """Return state and start time (clock ticks since boot) of a process, or `None` where they cannot be read."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            text = file.read()
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     # The second field is the program's name in parentheses and may hold spaces and parentheses itself.

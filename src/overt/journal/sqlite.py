@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Final, TypeVar, final
 
 import anyio.to_thread
@@ -33,10 +34,11 @@ T = TypeVar("T")
 _ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _FREE = "owner_id = NULL, owner_host = NULL, owner_pid = NULL, owner_started = NULL, until = NULL"
-_APPEND = (
-    "UPDATE runs SET position = ?, status = ? WHERE run_id = ? AND position = ? AND epoch = ? AND owner_id IS NOT NULL"
-)
-_APPEND_AND_RELEASE = _APPEND.replace(" WHERE", f", {_FREE} WHERE")
+_APPEND = """
+UPDATE runs SET position = ?, status = ?
+WHERE run_id = ? AND position = ? AND epoch = ? AND owner_id IS NOT NULL
+"""
+_APPEND_AND_RELEASE = _APPEND.replace("WHERE", f", {_FREE} WHERE")
 
 
 @final
@@ -67,25 +69,34 @@ class SQLiteStore:
     def __init__(self, path: str | os.PathLike[str], *, busy_timeout: float = 10.0) -> None:
         name = os.fspath(path)
         if name in ("", ":memory:") or "\0" in name:
-            raise DefinitionError(f"SQLiteStore needs the path of a file, not {name!r}; for none there is MemoryStore")
+            raise DefinitionError(
+                f"SQLiteStore needs the path of a file, not {name!r}; for none there is MemoryStore"
+            )
         if not 0 <= busy_timeout <= 1_000_000:
             raise DefinitionError(f"busy_timeout is seconds from 0 to 1,000,000, not {busy_timeout!r}")
-        self._path: Final = os.path.abspath(name)
+        self._path: Final = Path(name).absolute()
         self._busy_timeout: Final = busy_timeout
         self._lock = threading.Lock()
         self._closed = False
         self._worker: Worker | None = None
 
     def __repr__(self) -> str:
-        return f"SQLiteStore({self._path!r})"
+        return f"SQLiteStore({str(self._path)!r})"
 
     @property
-    def path(self) -> str:
+    def path(self) -> Path:
         """The file, absolute."""
         return self._path
 
     async def create(
-        self, run_id: str, records: Sequence[Record], *, agent: str, owner: Owner, now: datetime, until: datetime
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        agent: str,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
     ) -> Claim:
         """Start a journal with `records`, claimed by `owner`. Epoch 1. Durable on return.
 
@@ -95,7 +106,19 @@ class SQLiteStore:
         """
         last = check_records(run_id, records, after=0)
         rows = _rows(run_id, records)
-        row = (run_id, last, 1, owner.id, owner.host, owner.pid, owner.started, _micros(until), "", agent, _micros(now))
+        row = (
+            run_id,
+            last,
+            1,
+            owner.id,
+            owner.host,
+            owner.pid,
+            owner.started,
+            _micros(until),
+            "",
+            agent,
+            _micros(now),
+        )
 
         def work(connection: sqlite3.Connection) -> None:
             try:
@@ -175,7 +198,9 @@ class SQLiteStore:
         """
         return await self._do(run_id, lambda connection: _info(connection, run_id), writes=False)
 
-    async def claim(self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False) -> Claim:
+    async def claim(
+        self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False
+    ) -> Claim:
         """Take the run for `owner`: a new epoch. Durable on return.
 
         Free and expired claims are taken, those of processes of this machine that have ended, and those of the same
@@ -329,7 +354,9 @@ def _conflict(connection: sqlite3.Connection, run_id: str, *, after: int | None,
     )
 
 
-def _journal(connection: sqlite3.Connection, run_id: str, after: int) -> tuple[object, list[tuple[object, ...]]]:
+def _journal(
+    connection: sqlite3.Connection, run_id: str, after: int
+) -> tuple[object, list[tuple[object, ...]]]:
     """Return the head's position and the rows from the one that holds fact `after + 1`, or the last one, on."""
     head = connection.execute("SELECT position FROM runs WHERE run_id = ?", (run_id,)).fetchone()
     if head is None:
@@ -353,21 +380,32 @@ def _records(run_id: str, head: object, rows: Sequence[tuple[object, ...]], afte
     expected: int | None = 1 if after <= 0 else None
     last = 0
     for position, count, data in rows:
-        if not isinstance(position, int) or not isinstance(count, int) or count < 1 or not isinstance(data, bytes):
-            raise JournalCorrupt(f"run {run_id!r}: the row at position {position!r} is damaged (count {count!r})")
+        if (
+            not isinstance(position, int)
+            or not isinstance(count, int)
+            or count < 1
+            or not isinstance(data, bytes)
+        ):
+            raise JournalCorrupt(
+                f"run {run_id!r}: the row at position {position!r} is damaged (count {count!r})"
+            )
         if expected is None:
             # The first row of a later part only has to reach as far as what comes after it.
             expected = position if position <= after + 1 else after + 1
         if position != expected:
             what = "is missing" if position > expected else "is there twice"
-            raise JournalCorrupt(f"run {run_id!r}: position {min(position, expected)} {what} (a row is at {position})")
+            raise JournalCorrupt(
+                f"run {run_id!r}: position {min(position, expected)} {what} (a row is at {position})"
+            )
         expected = position + count
         last = position + count - 1
         if last > after:
             try:
                 records.append(Record(position, count, text=data.decode()))
             except UnicodeDecodeError as error:
-                raise JournalCorrupt(f"run {run_id!r}: the text at position {position} is no UTF-8: {error}") from None
+                raise JournalCorrupt(
+                    f"run {run_id!r}: the text at position {position} is no UTF-8: {error}"
+                ) from None
     if head != last:
         raise JournalCorrupt(f"run {run_id!r}: the journal ends at position {last}, its head says {head!r}")
     return records

@@ -59,7 +59,14 @@ class Store(Protocol):
     """
 
     async def create(
-        self, run_id: str, records: Sequence[Record], *, agent: str, owner: Owner, now: datetime, until: datetime
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        agent: str,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
     ) -> Claim:
         """Start a journal with `records`, claimed by `owner`. Epoch 1.
 
@@ -113,7 +120,9 @@ class Store(Protocol):
         """
         ...
 
-    async def claim(self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False) -> Claim:
+    async def claim(
+        self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False
+    ) -> Claim:
         """Take the run for `owner`: a new epoch. Free, expired and dead owners' claims are taken; `force` takes any.
 
         A claim the same `owner.id` holds is taken too, so a claim that was cancelled can be asked for again.

@@ -55,7 +55,9 @@ class StoreCheck:
     def __repr__(self) -> str:
         return self.name
 
-    async def __call__(self, make_store: Callable[[], Store], *, reopen: Callable[[], Store] | None = None) -> None:
+    async def __call__(
+        self, make_store: Callable[[], Store], *, reopen: Callable[[], Store] | None = None
+    ) -> None:
         """Check a store and close it.
 
         Args:

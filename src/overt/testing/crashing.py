@@ -108,7 +108,14 @@ class CrashingStore:
         return gate
 
     async def create(
-        self, run_id: str, records: Sequence[Record], *, agent: str, owner: Owner, now: datetime, until: datetime
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        agent: str,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
     ) -> Claim:
         """`create` of the inner store, unless the process dies at it.
 
@@ -158,7 +165,9 @@ class CrashingStore:
         self._check()
         return await self._inner.info(run_id)
 
-    async def claim(self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False) -> Claim:
+    async def claim(
+        self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False
+    ) -> Claim:
         """`claim` of the inner store.
 
         Raises:

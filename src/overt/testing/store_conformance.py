@@ -50,7 +50,9 @@ __all__ = ("CHECKS", "REOPEN_CHECKS", "StoreCheck")
 
 
 async def _creates_and_reads(store: Store, _: Callable[[], Store]) -> None:
-    claim = await store.create("run", make_records(1, "a", "b"), agent="poet", owner=ALICE, now=NOW, until=UNTIL)
+    claim = await store.create(
+        "run", make_records(1, "a", "b"), agent="poet", owner=ALICE, now=NOW, until=UNTIL
+    )
     expect((claim.epoch, claim.until), (1, UNTIL), "claim of create")
     read = await store.read("run")
     expect([(one.position, one.count, one.text) for one in read], [(1, 1, "a"), (2, 1, "b")], "records")
@@ -102,7 +104,9 @@ async def _compares_the_position(store: Store, _: Callable[[], Store]) -> None:
         call = store.append("run", make_records(after + 1, "x"), after=after, epoch=epoch, status="failed")
         conflict = await expect_error(RunConflict, f"append after {after}", call)
         expect(conflict.owner, None, "owner where only the position differs")
-    await expect_error(RunConflict, "append of nothing", store.append("run", (), after=1, epoch=epoch, status="failed"))
+    await expect_error(
+        RunConflict, "append of nothing", store.append("run", (), after=1, epoch=epoch, status="failed")
+    )
     expect(await read_texts(store, "run"), ["a", "b"], "records after refused appends")
     info = await store.info("run")
     expect((info.position, info.status), (2, "running"), "info after refused appends")
@@ -173,7 +177,9 @@ async def _writes_the_status(store: Store, _: Callable[[], Store]) -> None:
     epoch = await create_run(store, "run", "a")
     await store.append("run", (), after=1, epoch=epoch, status="parked")
     info = await store.info("run")
-    expect((info.position, info.status, info.owner), (1, "parked", "alice"), "info after an append of nothing")
+    expect(
+        (info.position, info.status, info.owner), (1, "parked", "alice"), "info after an append of nothing"
+    )
 
 
 async def _fences_an_older_epoch(store: Store, _: Callable[[], Store]) -> None:
@@ -183,7 +189,9 @@ async def _fences_an_older_epoch(store: Store, _: Callable[[], Store]) -> None:
     call = store.append("run", make_records(2, "stale"), after=1, epoch=first, status="failed")
     conflict = await expect_error(RunConflict, "append under the older epoch", call)
     expect((conflict.owner, conflict.until), ("bob", UNTIL), "who is said to hold the run")
-    await expect_error(RunConflict, "renewal of the older epoch", store.renew("run", epoch=first, until=UNTIL))
+    await expect_error(
+        RunConflict, "renewal of the older epoch", store.renew("run", epoch=first, until=UNTIL)
+    )
     await store.release("run", epoch=first)
     expect((await store.info("run")).owner, "bob", "owner after the older epoch was released")
     await store.append("run", make_records(2, "b"), after=1, epoch=second.epoch, status="running")
@@ -199,7 +207,9 @@ async def _releases(store: Store, _: Callable[[], Store]) -> None:
     expect((info.owner, info.until, info.epoch), (None, None, epoch), "info after release")
     call = store.append("run", make_records(2, "x"), after=1, epoch=epoch, status="failed")
     await expect_error(RunConflict, "append under the released claim", call)
-    await expect_error(RunConflict, "renewal of the released claim", store.renew("run", epoch=epoch, until=UNTIL))
+    await expect_error(
+        RunConflict, "renewal of the released claim", store.renew("run", epoch=epoch, until=UNTIL)
+    )
     await store.release("run", epoch=epoch)
     again = await store.claim("run", owner=BOB, now=NOW, until=UNTIL)
     expect(again.epoch, epoch + 1, "epoch after release")
@@ -271,7 +281,9 @@ async def _compares_times_of_any_zone(store: Store, _: Callable[[], Store]) -> N
 async def _voids_the_claim_of_a_dead_process(store: Store, _: Callable[[], Store]) -> None:
     me = owner_here()
     await create_run(store, "living", "a", owner=me)
-    await expect_error(RunConflict, "claim of a living process", store.claim("living", owner=BOB, now=NOW, until=UNTIL))
+    await expect_error(
+        RunConflict, "claim of a living process", store.claim("living", owner=BOB, now=NOW, until=UNTIL)
+    )
     await create_run(store, "elsewhere", "a", owner=replace(me, host="elsewhere", started="0"))
     await expect_error(
         RunConflict, "claim of another machine", store.claim("elsewhere", owner=BOB, now=NOW, until=UNTIL)
@@ -302,7 +314,9 @@ async def _keeps_every_text(store: Store, _: Callable[[], Store]) -> None:
         "NULL",
     ]
     epoch = await create_run(store, "run", *texts)
-    await store.append("run", make_records(len(texts) + 1, *texts), after=len(texts), epoch=epoch, status="running")
+    await store.append(
+        "run", make_records(len(texts) + 1, *texts), after=len(texts), epoch=epoch, status="running"
+    )
     read = await read_texts(store, "run")
     expect(len(read), 2 * len(texts), "number of records")
     for expected, found in zip([*texts, *texts], read, strict=True):
@@ -382,7 +396,9 @@ async def _is_whole_after_cancellation(store: Store, _: Callable[[], Store]) -> 
         records = make_records(last + 1, f"{patience}: first", f"{patience}: second")
         scope = anyio.CancelScope()
 
-        async def append(records: list[Record] = records, scope: anyio.CancelScope = scope, after: int = last) -> None:
+        async def append(
+            records: list[Record] = records, scope: anyio.CancelScope = scope, after: int = last
+        ) -> None:
             with scope:
                 await store.append("run", records, after=after, epoch=epoch, status="running")
 
@@ -395,7 +411,9 @@ async def _is_whole_after_cancellation(store: Store, _: Callable[[], Store]) -> 
         if position not in (last, last + 2):
             raise AssertionError(f"half an append is in the store: position {position} after {last}")
         read = await store.read("run", after=last)
-        expect([one.text for one in read], [one.text for one in records] if position > last else [], "records")
+        expect(
+            [one.text for one in read], [one.text for one in records] if position > last else [], "records"
+        )
         last = position
     await store.append("run", make_records(last + 1, "end"), after=last, epoch=epoch, status="running")
     expect((await read_texts(store, "run"))[-1], "end", "the store goes on after cancellations")
@@ -505,6 +523,11 @@ CHECKS: Final[tuple[StoreCheck, ...]] = tuple(
 
 REOPEN_CHECKS: Final[tuple[StoreCheck, ...]] = tuple(
     StoreCheck(body, needs_reopen=True)
-    for body in (_survives_close, _is_seen_by_a_second_store, _fences_a_second_store, _lets_one_store_of_two_win)
+    for body in (
+        _survives_close,
+        _is_seen_by_a_second_store,
+        _fences_a_second_store,
+        _lets_one_store_of_two_win,
+    )
 )
 """Asked of stores whose journals other processes open, too; they need `reopen`."""
