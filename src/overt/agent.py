@@ -25,7 +25,7 @@ from overt.tool import AnyTool, Tool
 if TYPE_CHECKING:
     from overt.runtime import Runtime
 
-__all__ = ("Agent", "instructions", "resolve_team")
+__all__ = ("Agent", "in_event_loop", "instructions", "resolve_team")
 
 DepsT = TypeVar("DepsT", default=None)
 OutputT = TypeVar("OutputT", default=str)
@@ -244,14 +244,15 @@ class Agent(Generic[DepsT, OutputT]):
             UsageError: An event loop is running in this thread: await `agent.run` instead.
             NoModel: As `run`; so are the others.
         """
-        if _in_event_loop():
+        if in_event_loop():
             raise UsageError(
                 "run_sync starts an event loop and cannot do so inside a running one: await agent.run(…)"
             )
         return anyio.run(partial(self.run, prompt, **options))
 
 
-def _in_event_loop() -> bool:
+def in_event_loop() -> bool:
+    """Say whether an event loop is running in this thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

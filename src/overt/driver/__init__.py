@@ -1,0 +1,1 @@
+"""Performs effects with anyio: the only place that owns tasks."""

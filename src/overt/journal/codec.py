@@ -15,7 +15,7 @@ from overt.core import facts as f
 from overt.errors import JournalCorrupt, UnsupportedSchema
 from overt.journal.record import Record
 
-__all__ = ("SCHEMA", "decode", "encode", "record")
+__all__ = ("SCHEMA", "decode", "encode", "plain_fields", "record")
 
 SCHEMA = 1
 """Version of the records written. History: 1, the first."""
@@ -24,7 +24,7 @@ _KIND = {cls: kind for kind, cls in f.FACTS.items()}
 _dump = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
-def _fields(value: tuple[Any, ...]) -> dict[str, Any]:
+def plain_fields(value: tuple[Any, ...]) -> dict[str, Any]:
     """The fields of a named tuple that differ from their defaults."""
     cls = cast("type[f.Caps]", type(value))
     defaults: dict[str, Any] = cls._field_defaults
@@ -40,7 +40,7 @@ def _plain(value: Any) -> Any:
         if isinstance(value, f.Tokens):
             return list(value) if value.total or value.cached or value.reasoning else list(value[:2])
         if hasattr(value, "_fields"):
-            return _fields(cast("tuple[Any, ...]", value))
+            return plain_fields(cast("tuple[Any, ...]", value))
         return [_plain(item) for item in cast("tuple[Any, ...]", value)]
     return value
 
@@ -50,7 +50,7 @@ def encode(at: int, facts: Sequence[f.Fact]) -> str:
     rows: list[dict[str, Any]] = []
     handle: str | None = None
     for fact in facts:
-        row = {"kind": _KIND[type(fact)], **_fields(fact)}
+        row = {"kind": _KIND[type(fact)], **plain_fields(fact)}
         here = row.get("handle")
         if here is not None and here == handle:
             del row["handle"]

@@ -1,0 +1,43 @@
+"""Checking an answer's data against the schema of its request, in any process."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
+
+from overt._canonical import encode
+from overt.errors import InvalidAnswer
+from overt.request import Request
+
+if TYPE_CHECKING:
+    from jsonschema_rs import Validator
+
+__all__ = ("check_data",)
+
+
+@lru_cache(maxsize=256)
+def _validator(schema: str) -> Validator:
+    from jsonschema_rs import validator_for  # loaded with the first request that has a schema
+
+    return validator_for(json.loads(schema))
+
+
+def check_data(request: Request, data: JsonValue) -> None:
+    """Check the data of an accepting answer.
+
+    Raises:
+        InvalidAnswer: It does not fit; lists every place.
+    """
+    if request.answer_schema is None:
+        return
+    places = [
+        "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path) + f": {error.message}"
+        for error in _validator(encode(request.answer_schema)).iter_errors(data)
+    ]
+    if places:
+        raise InvalidAnswer(
+            f"the answer to {request.id} does not fit its answer_schema: {'; '.join(places)}", places=places
+        )

@@ -1,0 +1,87 @@
+"""Running user code: in a copy of the context, in a thread, and telling its own cancellation from the run's."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context, copy_context
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
+
+__all__ = ("InContext", "cancellations", "is_cancelled", "run_user_code")
+
+T = TypeVar("T")
+
+
+class InContext(Generic[T]):
+    """Await a coroutine in a copy of the current context, without a task of its own.
+
+    Each step of the coroutine runs inside the copy, so what one tool sets in a context variable neither reaches its
+    siblings nor the next tool performed by the same task.
+    """
+
+    __slots__ = ("_context", "_coro")
+
+    def __init__(self, coro: Coroutine[Any, Any, T]) -> None:
+        self._coro = coro
+        self._context: Context = copy_context()
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        run, coro = self._context.run, self._coro
+        step: Callable[[], Any] = partial(run, coro.send, None)
+        while True:
+            try:
+                yielded = step()
+            except StopIteration as stop:
+                value: T = stop.value
+                return value
+            try:
+                sent = yield yielded
+            except GeneratorExit:
+                run(coro.close)
+                raise
+            except BaseException as error:  # noqa: BLE001  # handed on into the coroutine, whatever it is
+                step = partial(run, coro.throw, error)
+            else:
+                step = partial(run, coro.send, sent)
+
+
+async def run_user_code(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, is_async: bool) -> Any:
+    """Call `fn`: awaited in a copy of the context, or in a worker thread that sees the caller's context variables.
+
+    A thread is abandoned when the caller is cancelled: nothing can stop it, and nothing waits for it.
+    """
+    if is_async:
+        return await InContext(fn(*args, **kwargs))
+    value = await anyio.to_thread.run_sync(partial(fn, *args, **kwargs), abandon_on_cancel=True)
+    # A plain callable may hand out a coroutine (a lambda, a partial of something unusual).
+    if asyncio.iscoroutine(value):
+        return await InContext(value)
+    return value
+
+
+def cancellations() -> int:
+    """Return how often the current task has been asked to stop, where the backend counts that."""
+    if "asyncio" in sys.modules:
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            return 0
+        if task is not None:
+            return task.cancelling()
+    return 0
+
+
+async def is_cancelled(before: int) -> bool:
+    """Say whether the current task is being cancelled from outside since `before` was counted."""
+    if cancellations() > before:
+        return True
+    try:
+        await checkpoint_if_cancelled()
+    except anyio.get_cancelled_exc_class():
+        return True
+    return False

@@ -1,0 +1,116 @@
+"""Rebuilding a run from its journal, and telling whether the code still fits it."""
+
+from __future__ import annotations
+
+from overt.core import facts as f
+from overt.core.apply import apply_all
+from overt.core.suspension import when
+from overt.core.tree import CallState, Tree
+from overt.driver.crew import Crew
+from overt.errors import JournalCorrupt, SpecDrift
+from overt.journal.codec import decode
+from overt.journal.record import Record
+from overt.journal.store import Store
+from overt.result import State
+
+__all__ = ("Log", "check_drift", "fold", "load", "trace_lines")
+
+Log = list[tuple[int, int, list[f.Fact]]]
+"""Position of the first fact, time, facts: one entry a record."""
+
+
+def fold(tree: Tree, log: Log, rec: Record, run_id: str) -> None:
+    """Apply one stored record.
+
+    Raises:
+        JournalCorrupt: It does not follow on from the tree.
+        UnsupportedSchema: A newer release wrote it.
+    """
+    if rec.position != tree.seq + 1:
+        raise JournalCorrupt(f"run {run_id}, position {rec.position}: expected position {tree.seq + 1}")
+    at, facts = decode(run_id, rec)
+    try:
+        apply_all(tree, facts, at)
+    except Exception as error:
+        raise JournalCorrupt(
+            f"run {run_id}, position {rec.position}: the facts do not follow on ({type(error).__name__}: {error})"
+        ) from error
+    log.append((rec.position, at, facts))
+
+
+async def load(store: Store, run_id: str) -> tuple[Tree, Log]:
+    """Read a run.
+
+    Raises:
+        RunNotFound: The store has no such run.
+        JournalCorrupt: The journal is damaged.
+        UnsupportedSchema: A newer release wrote it.
+    """
+    tree, log = Tree(), Log()
+    for rec in await store.read(run_id):
+        fold(tree, log, rec, run_id)
+    if tree.run_id != run_id:
+        raise JournalCorrupt(f"run {run_id}, position 1: the journal is of run {tree.run_id!r}")
+    return tree, log
+
+
+def check_drift(tree: Tree, crew: Crew, entry: str) -> None:
+    """Refuse code that cannot carry on what is open.
+
+    Raises:
+        SpecDrift: An agent or tool in use is gone, or its `on_replay` changed.
+    """
+    if tree.agent != entry:
+        raise SpecDrift(f"run {tree.run_id} was started with agent {tree.agent!r}, not {entry!r}: open it with that")
+    for node in tree.nodes.values():
+        if node.state is State.CLOSED or node is tree.root:
+            continue
+        member = crew.members.get(node.agent)
+        if member is None:
+            raise SpecDrift(
+                f"run {tree.run_id}: agent {node.agent!r} of {node.id} is no longer in the team; add it, or close the run"
+            )
+        wake = node.wake
+        for call in (wake.batch or ()) if wake is not None else ():
+            if call.error is not None or call.task or call.state == CallState.DONE:
+                continue
+            tool = member.tools.get(call.name)
+            if tool is None:
+                raise SpecDrift(
+                    f"run {tree.run_id}: tool {call.name!r} of agent {node.agent!r} is gone while its call {call.id} "
+                    f"in {node.id} is open; add it, or close the run"
+                )
+            before = node.plan.tools.get(call.name) if node.plan is not None else None
+            if before is not None and before != tool.on_replay:
+                raise SpecDrift(
+                    f"run {tree.run_id}: tool {call.name!r} of agent {node.agent!r} was {before!r} and is "
+                    f"{tool.on_replay!r} while its call {call.id} in {node.id} is open"
+                )
+            try:
+                tool.canonical(call.args)
+            except (ValueError, TypeError) as error:
+                raise SpecDrift(
+                    f"run {tree.run_id}: tool {call.name!r} of agent {node.agent!r} no longer takes the arguments of "
+                    f"its open call {call.id} in {node.id}: {error}"
+                ) from error
+
+
+def trace_lines(log: Log) -> list[str]:
+    """Return one line a fact, for people."""
+    lines: list[str] = []
+    for position, at, facts in log:
+        stamp = when(at).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+        for offset, fact in enumerate(facts):
+            rest = ", ".join(
+                f"{name}={_short(value)}"
+                for name, value in zip(fact._fields, fact, strict=True)
+                if name != "handle" and value != type(fact)._field_defaults.get(name, object())
+            )
+            where = getattr(fact, "handle", "")
+            lines.append(f"{position + offset:>5} {stamp} {where} {type(fact).__name__}({rest})".replace("  ", " ", 1))
+    return lines
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,591 @@
+"""The driver: one input at a time, durable before anything leaves, effects performed, their outcomes the next inputs.
+
+A chain is a task that performs one effect after another: it hands in an outcome and takes one of the effects that
+follow. So a run without parallel work needs no task but its caller's, and only what is parallel is spawned.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from overt.clock import Clock
+from overt.core import facts as f
+from overt.core import inputs as i
+from overt.core.budget import next_deadline
+from overt.core.decide import decide
+from overt.core.desk import Refused
+from overt.core.effects import AskHost, CallModel, CallTool, Effect, Notify
+from overt.core.tree import Tree
+from overt.driver.crew import Crew
+from overt.driver.loading import Log, fold
+from overt.driver.perform import perform_host, perform_model, perform_notify
+from overt.driver.toolcall import perform_tool
+from overt.errors import RunConflict, StoreError, UsageError
+from overt.journal.codec import record
+from overt.journal.memory import MemoryStore
+from overt.journal.owner import owner_here
+from overt.journal.record import Record
+from overt.journal.store import Owner, Store
+from overt.result import State
+
+__all__ = ("Driver", "run_status")
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LOCAL = Owner(id="local")
+"""Owner of runs in a store nobody else can reach."""
+
+
+class _Slot:
+    """One input on its way."""
+
+    __slots__ = ("done", "error", "facts", "input", "take", "wants")
+
+    def __init__(self, inp: i.Input, *, wants: bool) -> None:
+        self.input = inp
+        self.wants = wants
+        """Whether the caller performs an effect that follows."""
+        self.take: Effect | None = None
+        self.error: Exception | None = None
+        self.facts: list[f.Fact] = []
+        self.done: anyio.Event | None = None
+
+
+class _Watch:
+    """Somebody who waits until something is so."""
+
+    __slots__ = ("event", "holds")
+
+    def __init__(self, holds: Callable[[], bool]) -> None:
+        self.holds = holds
+        self.event = anyio.Event()
+
+
+def run_status(tree: Tree) -> str:
+    """Return the run's status for lists: that of the entry handle, `running` while something runs."""
+    entry = tree.entry
+    if tree.root.live:
+        return "running"
+    if entry is None or entry.wake is None:
+        return "idle"
+    return entry.wake.status or "pending"
+
+
+class Driver:
+    """Drives one run in this process."""
+
+    def __init__(
+        self, crew: Crew, store: Store, clock: Clock, *, private: bool, first: i.Open | None, tree: Tree, log: Log
+    ) -> None:
+        self.crew = crew
+        self.store = store
+        self.clock = clock
+        self.private = private
+        """Whether nobody else can reach the store."""
+        self.tree = tree
+        self.log = log
+        self.first = first
+        """What opens the run, until it is stored."""
+        self.owner = LOCAL if private else None
+        self.epoch: int | None = None
+        self.until = EPOCH
+        self.broken: BaseException | None = None
+        self.fatal: BaseException | None = None
+        self.has_wall = False
+        self.gate = anyio.Semaphore(crew.max_concurrent_turns, fast_acquire=True)
+        self.drift: str | None = None
+        """The plan this process was given, until it is known to be the recorded one."""
+        self._append_now: Any = store.append_now if isinstance(store, MemoryStore) else None
+        self._group: TaskGroup | None = None
+        self._queue: deque[_Slot] = deque()
+        self._pumping = False
+        self._next = self.tree.next_effect
+        self._scopes: dict[int, anyio.CancelScope] = {}
+        self._watches: list[_Watch] = []
+        self._guests = 0
+        """Verbs that wait while another one, or `async with`, owns the tasks."""
+        self._deadline: int | None = None
+        self._timer_scope: anyio.CancelScope | None = None
+
+    # ------------------------------------------------------------ inputs
+
+    @property
+    def live(self) -> bool:
+        """Whether this driver is at work."""
+        return self._group is not None
+
+    def now(self) -> int:
+        """The clock in microseconds since 1970."""
+        return (self.clock.now() - EPOCH) // timedelta(microseconds=1)
+
+    async def step(self, *inputs: i.Input, wants: bool = False) -> _Slot:
+        """Work off inputs; when this returns, what they led to is durable.
+
+        Inputs that arrive while an append is under way share the next one. Several inputs given at once share one
+        append too; the first that is refused is raised, and those before it stand.
+
+        Args:
+            *inputs: In order.
+            wants: Whether the caller performs an effect that follows; it is in the `take` of what is returned.
+
+        Raises:
+            UsageError: An input is misuse.
+            Refused: An input is refused with a value.
+            StoreError: The append failed: the driver accepts nothing any more.
+        """
+        slots = [_Slot(inp, wants=False) for inp in inputs]
+        last = slots[-1]
+        last.wants = wants
+        if self.first is not None and not self.tree.run_id and not self._queue:
+            self._queue.append(_Slot(self.first, wants=False))
+        self._queue.extend(slots)
+        if self._pumping:
+            last.done = anyio.Event()
+            with anyio.CancelScope(shield=True):
+                await last.done.wait()
+        else:
+            self._pumping = True
+            try:
+                while self._queue:
+                    await self._pump()
+            finally:
+                self._pumping = False
+        for slot in slots:
+            if slot.error is not None:
+                raise slot.error
+        return last
+
+    async def _pump(self) -> None:
+        """Decide what has come, append it, and set going what follows."""
+        if self.broken is not None:
+            self._refuse_all()
+            return
+        slots: list[_Slot] = []
+        records: list[Record] = []
+        now = self.now()
+        after = self.tree.seq
+        try:
+            while self._queue:
+                slot = self._queue.popleft()
+                slots.append(slot)
+                try:
+                    facts = slot.facts = decide(self.tree, slot.input, now)
+                except (UsageError, Refused) as error:
+                    slot.error = error
+                    continue
+                if facts:
+                    position = self.tree.seq - len(facts) + 1
+                    records.append(record(position, self.tree.now, facts))
+                    self.log.append((position, self.tree.now, facts))
+            if records:
+                await self._append(records, after)
+        except BaseException as error:
+            self._break(error)
+            for slot in slots:
+                slot.error = slot.error or _as_store_error(error)
+                if slot.done is not None:
+                    slot.done.set()
+            self._refuse_all()
+            if not isinstance(error, Exception):
+                raise
+            return
+        if records:
+            self._dispatch(slots)
+        for slot in slots:
+            if slot.done is not None:
+                slot.done.set()
+
+    def _refuse_all(self) -> None:
+        while self._queue:
+            slot = self._queue.popleft()
+            slot.error = _as_store_error(self.broken or StoreError("the driver has stopped"))
+            if slot.done is not None:
+                slot.done.set()
+
+    def _break(self, error: BaseException) -> None:
+        self.broken = error
+        self.epoch = None
+        for scope in list(self._scopes.values()):
+            scope.cancel()
+        self._look()
+
+    # ------------------------------------------------------------ store
+
+    async def _append(self, records: Sequence[Record], after: int) -> None:
+        tree = self.tree
+        release = self.quiet()
+        if self.first is not None:
+            await self._create(records)
+            self.first = None
+            if not release:
+                return
+            records, after = (), tree.seq
+        if self.epoch is None:
+            raise RunConflict(f"run {tree.run_id}: this driver holds no claim")
+        status = run_status(tree)
+        if self._append_now is not None:
+            self._append_now(tree.run_id, records, after=after, epoch=self.epoch, status=status, release=release)
+        else:
+            with anyio.CancelScope(shield=True):
+                await self.store.append(
+                    tree.run_id, records, after=after, epoch=self.epoch, status=status, release=release
+                )
+        if release:
+            self.epoch = None
+
+    async def _create(self, records: Sequence[Record]) -> None:
+        assert self.first is not None
+        now = self.clock.now()
+        until = now + timedelta(seconds=self.crew.claim)
+        owner = self.owner = self.owner or owner_here()
+        with anyio.CancelScope(shield=True):
+            claim = await self.store.create(
+                self.first.run_id, records, agent=self.first.agent, owner=owner, now=now, until=until
+            )
+        self.epoch, self.until = claim.epoch, claim.until
+
+    async def acquire(self, *, force: bool = False) -> None:
+        """Take the claim on the run, and catch up with what another process has done since.
+
+        Raises:
+            RunConflict: Another driver has it.
+        """
+        if self.broken is not None:
+            raise _as_store_error(self.broken)
+        if self.first is not None or self.epoch is not None:
+            return
+        run_id = self.tree.run_id
+        now = self.clock.now()
+        owner = self.owner = self.owner or owner_here()
+        until = now + timedelta(seconds=self.crew.claim)
+        with anyio.CancelScope(shield=True):
+            claim = await self.store.claim(run_id, owner=owner, now=now, until=until, force=force)
+            self.epoch, self.until = claim.epoch, claim.until
+            try:
+                info = await self.store.info(run_id)
+                if info.position != self.tree.seq:
+                    await self._catch_up()
+            except BaseException:
+                await self.release()
+                raise
+        if self.drift is not None:
+            await self.step(i.Drift(self.drift))
+            self.drift = None
+
+    async def _catch_up(self) -> None:
+        for rec in await self.store.read(self.tree.run_id, after=self.tree.seq):
+            fold(self.tree, self.log, rec, self.tree.run_id)
+        self._next = self.tree.next_effect
+
+    async def release(self) -> None:
+        """Give the claim up, if it is held."""
+        if self.epoch is not None and self.broken is None:
+            epoch, self.epoch = self.epoch, None
+            with anyio.CancelScope(shield=True):
+                await self.store.release(self.tree.run_id, epoch=epoch)
+
+    async def check_claim(self) -> None:
+        """Make sure the claim still holds before something is entered that cannot be taken back.
+
+        Raises:
+            RunConflict: Another driver has the run; this one stops.
+        """
+        if self.private or self.clock.now() < self.until:
+            return
+        try:
+            info = await self.store.info(self.tree.run_id)
+            if info.epoch != self.epoch:
+                raise RunConflict(
+                    f"run {self.tree.run_id} was taken over by {info.owner}", owner=info.owner, until=info.until
+                )
+            await self._renew()
+        except StoreError as error:
+            self._break(error)
+            raise
+
+    async def _renew(self) -> None:
+        if self.epoch is None:
+            return
+        until = self.clock.now() + timedelta(seconds=self.crew.claim)
+        await self.store.renew(self.tree.run_id, epoch=self.epoch, until=until)
+        self.until = until
+
+    async def _keep_claim(self) -> None:
+        """Renew the claim for as long as the driver works."""
+        while True:
+            await self.clock.sleep(self.crew.claim / 3)
+            try:
+                if self.broken is None:
+                    await self._renew()
+            except StoreError as error:
+                self._break(error)
+                return
+
+    # ------------------------------------------------------------ effects
+
+    def _dispatch(self, slots: Sequence[_Slot]) -> None:
+        tree = self.tree
+        if self._scopes:
+            for id in [id for id in self._scopes if id not in tree.open]:
+                self._scopes.pop(id).cancel()
+        takers = iter([slot for slot in slots if slot.wants])
+        for id in range(self._next, tree.next_effect):
+            effect = tree.open.get(id)
+            if effect is None:
+                continue
+            taker = next(takers, None)
+            if taker is not None:
+                taker.take = effect
+            else:
+                self.spawn(partial(self._chain, effect))
+        self._next = tree.next_effect
+        if self.has_wall:
+            self._wind_timer()
+        if self._watches:
+            self._look()
+
+    def _look(self, *, stopped: bool = False) -> None:
+        stopped = stopped or self.broken is not None or self.fatal is not None
+        for watch in self._watches:
+            if stopped or watch.holds():
+                watch.event.set()
+
+    def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run something beside everything else."""
+        if self._group is None:
+            raise RuntimeError("the driver is not at work")
+        self._group.start_soon(work)
+
+    async def _chain(self, effect: Effect | None) -> None:
+        """Perform an effect, and then one of those that follow, until there is none to take."""
+        with anyio.CancelScope() as scope:
+            while effect is not None and self.broken is None and self.fatal is None:
+                id = effect.id
+                if id not in self.tree.open:
+                    return
+                self._scopes[id] = scope
+                try:
+                    outcome = await self._perform(effect)
+                except (KeyboardInterrupt, SystemExit) as error:
+                    self.fatal = error
+                    self._look()
+                    return
+                except StoreError as error:
+                    self._break(error)
+                    return
+                finally:
+                    self._scopes.pop(id, None)
+                try:
+                    slot = await self.step(outcome, wants=True)
+                except StoreError:
+                    return
+                effect = slot.take
+                if scope.cancel_called and effect is not None:
+                    # This chain was cancelled between the append and here: the effect is somebody else's now.
+                    self.spawn(partial(self._chain, effect))
+                    return
+
+    def _perform(self, effect: Effect) -> Awaitable[i.Input]:
+        match effect:
+            case CallModel():
+                return perform_model(self, effect)
+            case CallTool():
+                return perform_tool(self, effect)
+            case AskHost():
+                return perform_host(self, effect)
+            case Notify():
+                return perform_notify(self, effect)
+
+    # ------------------------------------------------------------ time
+
+    def _wind_timer(self) -> None:
+        deadline = next_deadline(self.tree)
+        if deadline == self._deadline:
+            return
+        self._deadline = deadline
+        if self._timer_scope is not None:
+            self._timer_scope.cancel()
+            self._timer_scope = None
+        if deadline is not None and self._group is not None:
+            self._timer_scope = anyio.CancelScope()
+            self._group.start_soon(self._timer, self._timer_scope, deadline)
+
+    async def _timer(self, scope: anyio.CancelScope, deadline: int) -> None:
+        with scope:
+            await self.clock.sleep(max(deadline - self.now(), 0) / 1e6)
+            self._deadline = None
+            self._timer_scope = None
+            try:
+                await self.step(i.Tick())
+            except StoreError:
+                return
+
+    # ------------------------------------------------------------ being driven
+
+    async def until_holds(self, holds: Callable[[], bool], *, timeout: float | None = None) -> bool:
+        """Wait until something is so, the driver is stopped, or `timeout` seconds are over; say whether it is so."""
+        if holds() or self.broken is not None or self.fatal is not None or self._group is None:
+            return holds()
+        watch = _Watch(holds)
+        self._watches.append(watch)
+        scope = anyio.CancelScope()
+
+        async def timer(seconds: float) -> None:
+            with scope:
+                await self.clock.sleep(seconds)
+            watch.event.set()
+
+        try:
+            if timeout is not None:
+                self.spawn(partial(timer, timeout))
+            await watch.event.wait()
+        finally:
+            self._watches.remove(watch)
+            scope.cancel()
+        return holds()
+
+    def tells(self) -> bool:
+        """Whether `on_pending` is still to be told of something."""
+        return self.crew.on_pending is not None and any(isinstance(e, Notify) for e in self.tree.open.values())
+
+    def quiet(self) -> bool:
+        """Whether nothing runs, waits for a slot, or has to be told."""
+        return self.tree.root.live == 0 and not self.tells()
+
+    def cut(self) -> bool:
+        """Whether the journal holds work under way that this driver is not performing."""
+        if self._working:
+            return False
+        return any(not isinstance(e, Notify) for e in self.tree.open.values()) or any(
+            n.wake is not None and n.wake.cut and n.state is not State.CLOSED for n in self.tree.nodes.values()
+        )
+
+    async def drive(self, work: Callable[[], Awaitable[_Slot | None]], holds: Callable[[], bool], *, force: bool = False) -> None:
+        """Take the run, do `work` and perform what follows until `holds`, in the caller's own task as far as it goes.
+
+        Raises:
+            UsageError: `work` was misuse.
+            RunConflict: Another driver has the run.
+            StoreError: The store failed; the driver accepts nothing any more.
+        """
+        if self._group is not None:
+            self._guests += 1
+            try:
+                await self.acquire(force=force)
+                slot = await work()
+                if slot is not None and slot.take is not None:
+                    self.spawn(partial(self._chain, slot.take))
+                await self.until_holds(holds)
+            finally:
+                self._guests -= 1
+                self._look()
+            self.raise_stopped()
+            return
+        error: BaseException | None = None
+        async with anyio.create_task_group() as group:
+            self._group = group
+            try:
+                self._begin(group)
+                await self.acquire(force=force)
+                slot = await work()
+                if slot is not None and slot.take is not None:
+                    await self._chain(slot.take)
+                await self.until_holds(holds)
+                await self.until_holds(lambda: self._guests == 0)
+            except anyio.get_cancelled_exc_class():
+                await self._close_off("the host was cancelled")
+                raise
+            except BaseException as raised:  # noqa: BLE001  # raised again below, outside the group that would wrap it
+                error = raised
+            finally:
+                await self._finish(group, error)
+        if error is not None:
+            raise error
+        self.raise_stopped()
+
+    def _begin(self, group: TaskGroup) -> None:
+        if not self.private:
+            group.start_soon(self._keep_claim)
+        if self.has_wall:
+            self._deadline = None
+            self._wind_timer()
+
+    async def _finish(self, group: TaskGroup, error: BaseException | None) -> None:
+        fatal = self.fatal or (error if isinstance(error, (KeyboardInterrupt, SystemExit)) else None)
+        if fatal is not None:
+            await self._close_off(type(fatal).__name__)
+        elif self.epoch is not None:
+            with anyio.CancelScope(shield=True):
+                try:
+                    await self.release()
+                except StoreError as failed:
+                    self.broken = self.broken or failed
+        self._stand_down(group)
+
+    def _stand_down(self, group: TaskGroup) -> None:
+        group.cancel_scope.cancel()
+        self._group = None
+        self._deadline = None
+        self._timer_scope = None
+        self._look(stopped=True)
+
+    async def _close_off(self, why: str) -> None:
+        """Write down that the work was cut off: the fact first, the scopes after it."""
+        with anyio.CancelScope(shield=True), anyio.move_on_after(self.crew.shutdown + 5, shield=True):
+            try:
+                if self.first is None and self.broken is None:
+                    await self.step(i.Cancel(why))
+                await self.release()
+            except StoreError as error:
+                self.broken = error
+
+    def raise_stopped(self) -> None:
+        """Raise what stopped the driver, if something did."""
+        if self.fatal is not None:
+            fatal, self.fatal = self.fatal, None
+            raise fatal
+        if self.broken is not None:
+            raise _as_store_error(self.broken)
+
+    async def enter(self) -> None:
+        """Begin to work in the background, until `leave`."""
+        if self._group is not None:
+            raise UsageError("this runtime is at work already")
+        group = anyio.create_task_group()
+        await group.__aenter__()
+        self._group = group
+        self._begin(group)
+
+    async def leave(self, *exc: Any) -> None:
+        """Stop working in the background; what still runs is cut off and can be recovered."""
+        group = self._group
+        assert group is not None
+        try:
+            if self.tree.root.live or self.fatal is not None:
+                await self._close_off("the host left the runtime")
+            else:
+                with anyio.CancelScope(shield=True):
+                    try:
+                        await self.release()
+                    except StoreError as error:
+                        self.broken = self.broken or error
+        finally:
+            self._stand_down(group)
+            await group.__aexit__(*exc)
+        if exc[0] is None:
+            self.raise_stopped()
+
+
+def _as_store_error(error: BaseException) -> Exception:
+    """Return what callers are told of a driver that has stopped."""
+    if isinstance(error, StoreError):
+        return error
+    stopped = StoreError(f"the run was given up: {type(error).__name__}: {error}; open it again to go on")
+    stopped.__cause__ = error
+    return stopped

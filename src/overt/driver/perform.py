@@ -1,0 +1,240 @@
+"""Performing what is not a tool: models, interpreters, notifications."""
+
+from __future__ import annotations
+
+import inspect
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from overt._canonical import encode, jsonable
+from overt._text import clean
+from overt.core import facts as f
+from overt.core import inputs as i
+from overt.core.budget import wall_spent
+from overt.core.calls import offers_task
+from overt.core.effects import AskHost, CallModel, Notify
+from overt.core.tree import Node
+from overt.core.views import request_view
+from overt.driver.answers import check_data
+from overt.driver.context import cancellations, is_cancelled
+from overt.errors import InvalidAnswer, ModelError
+from overt.message import Message, ModelRequest, ModelResponse, ToolCall
+from overt.request import Answer, Request
+
+if TYPE_CHECKING:
+    from overt.driver.crew import Member
+    from overt.driver.loop import Driver
+
+__all__ = ("answer_spec", "perform_host", "perform_model", "perform_notify")
+
+
+async def perform_model(driver: Driver, effect: CallModel) -> i.Input:
+    """Buy one turn."""
+    node = driver.tree.nodes[effect.handle]
+    member = driver.crew.members.get(node.agent)
+    before = cancellations()
+    # A scripted model never waits; without this a run of such turns would hold the event loop and hear no cancel.
+    await checkpoint()
+    try:
+        if member is None:
+            raise ModelError(f"no agent {node.agent!r} was given", type="SpecDrift")
+        model = member.model()
+        request = _request(driver, member, node, effect, model.name)
+        async with driver.gate:
+            response = await model.generate(request)
+        return _reply(member, node, effect, response)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except ModelError as error:
+        spec = f.ErrorSpec(
+            error.type, _short(str(error)), "model", error.retryable, error.status_code, error.detail
+        )
+        return i.ModelLost(effect.id, spec)
+    except Exception as error:  # noqa: BLE001  # whatever a model raises is a failed call
+        return i.ModelLost(effect.id, f.ErrorSpec(type(error).__name__, _short(str(error)), "model"))
+    except BaseException as error:
+        if await is_cancelled(before):
+            raise
+        return i.ModelLost(effect.id, f.ErrorSpec(type(error).__name__, _short(str(error)), "model"))
+
+
+def _short(text: str) -> str:
+    text = clean(text)
+    return text if len(text) <= 500 else text[:497] + "..."
+
+
+def _request(driver: Driver, member: Member, node: Node, effect: CallModel, name: str) -> ModelRequest:
+    system = member.system()
+    messages: tuple[Message, ...] = (*node.messages,) if system is None else (system, *node.messages)
+    settings = member.settings
+    cap = settings.max_output_tokens
+    if effect.left is not None:
+        cap = effect.left if cap is None else min(cap, effect.left)
+    return ModelRequest(
+        messages=messages,
+        tools=member.specs_with_task if member.task is not None and offers_task(node) else member.specs,
+        agent=node.agent,
+        handle=node.id,
+        model=name,
+        settings=settings,
+        output_schema=None,
+        max_output_tokens=cap,
+        deadline=_deadline(driver, node) if driver.has_wall else None,
+    )
+
+
+def _deadline(driver: Driver, node: Node) -> Any:
+    tree = driver.tree
+    left = [a.caps.max_wall * 1e6 - wall_spent(tree, a, tree.now) for a in node.chain if a.caps.max_wall is not None]
+    return driver.clock.now() + timedelta(microseconds=max(min(left), 0)) if left else None
+
+
+def _reply(member: Member, node: Node, effect: CallModel, response: ModelResponse) -> i.Input:
+    if not isinstance(response, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance]  # a host's own model
+        raise TypeError(f"the model returned {type(response).__name__}, not a ModelResponse")
+    message = response.message
+    calls: tuple[f.CallSpec, ...] = ()
+    if message.tool_calls:
+        task = offers_task(node)
+        calls = tuple(
+            _call(member, call, response.invalid_arguments.get(index), task)
+            for index, call in enumerate(message.tool_calls)
+        )
+    usage = response.usage
+    tokens = None
+    if usage is not None:
+        tokens = f.Tokens(
+            usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.reasoning_tokens, usage.total_tokens
+        )
+        if tokens.total == tokens.input + tokens.output:
+            tokens = tokens._replace(total=0)
+    return i.ModelDone(
+        effect.id,
+        clean(message.text),
+        calls,
+        tokens,
+        None,
+        response.finish_reason,
+        response.model,
+        None if message.reasoning is None else clean(message.reasoning),
+        None if message.opaque is None else encode(jsonable(message.opaque)),
+    )
+
+
+def _call(member: Member, call: ToolCall, invalid: str | None, task: bool) -> f.CallSpec:
+    name = clean(call.name)
+    if invalid is not None:
+        return f.CallSpec(name, "{}", None, _invalid(member, name, invalid))
+    tool = member.tools.get(name)
+    if tool is None and name == "task" and task:
+        tool = member.task
+    try:
+        raw = encode(jsonable(call.arguments))
+    except (TypeError, ValueError, RecursionError) as error:
+        return f.CallSpec(name, "{}", None, f"invalid arguments: {error}")
+    if tool is None:
+        return f.CallSpec(name, raw, None, _unknown(member, name, task))
+    try:
+        args = tool.canonical(raw)
+    except (ValueError, TypeError) as error:
+        return f.CallSpec(name, raw, None, f"invalid arguments: {clean(str(error))}")
+    return f.CallSpec(name, raw, None if args == raw else args)
+
+
+def _invalid(member: Member, name: str, text: str) -> str:
+    """Say what is wrong with argument text that is no JSON object."""
+    tool = member.tools.get(name) or (member.task if name == "task" else None)
+    if tool is not None:
+        try:
+            tool.canonical(text)
+        except (ValueError, TypeError) as error:
+            return f"invalid arguments: {clean(str(error))}"
+    return "invalid arguments: not a JSON object"
+
+
+def _unknown(member: Member, name: str, task: bool) -> str:
+    names = [*member.tools, *(("task",) if task else ())]
+    listed = ", ".join(names) or "none"
+    return f"unknown tool: {name!r}. The tools: {listed}." if name else f"a call without a name. The tools: {listed}."
+
+
+def answer_spec(request: Request, answer: Answer[Any]) -> i.AnswerSpec:
+    """Return an answer as the core takes it, its data checked against the request's schema.
+
+    Raises:
+        InvalidAnswer: It does not fit.
+    """
+    if answer.id != request.id:
+        raise InvalidAnswer(f"the answer is for {answer.id!r}, not {request.id}", places=("$.id: another request",))
+    try:
+        data = jsonable(answer.data, "$.data")
+    except (TypeError, RecursionError) as error:
+        raise InvalidAnswer(f"the answer to {request.id} is no JSON: {error}", places=(str(error),)) from error
+    if answer.ok:
+        check_data(request, data)
+    return i.AnswerSpec(
+        request.id,
+        answer.ok,
+        None if data is None else encode(data),
+        None if answer.reason is None else clean(answer.reason),
+        None if answer.by is None else clean(answer.by),
+    )
+
+
+async def perform_host(driver: Driver, effect: AskHost) -> i.Input:
+    """Ask a `wait_for`."""
+    tree = driver.tree
+    if effect.by == "root":
+        wait_for = driver.crew.wait_for
+    else:
+        member = driver.crew.members.get(tree.nodes[effect.by].agent)
+        wait_for = None if member is None else member.wait_for
+    if wait_for is None:
+        return i.HostDone(effect.id)
+    before = cancellations()
+    request = request_view(tree, tree.requests[effect.request])
+    try:
+        await checkpoint()
+        answer = await wait_for(request)
+        if answer is None:
+            return i.HostDone(effect.id)
+        spec = answer_spec(request, answer)
+        if driver.crew.verify_answer is not None:
+            verdict = driver.crew.verify_answer(request, answer)
+            if inspect.isawaitable(verdict):
+                verdict = await verdict
+            if not verdict:
+                return i.HostDone(effect.id, None, "verify_answer refused the answer")
+        return i.HostDone(effect.id, spec)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except Exception as error:  # noqa: BLE001  # an interpreter that raises parks the run
+        return i.HostDone(effect.id, None, _short(f"{type(error).__name__}: {error}"))
+    except BaseException as error:
+        if isinstance(error, anyio.get_cancelled_exc_class()) and await is_cancelled(before):
+            raise
+        return i.HostDone(effect.id, None, type(error).__name__)
+
+
+async def perform_notify(driver: Driver, effect: Notify) -> i.Input:
+    """Tell `on_pending`."""
+    tree = driver.tree
+    tell = driver.crew.on_pending
+    if tell is None:
+        return i.NotifyDone(effect.id)
+    before = cancellations()
+    try:
+        await tell(request_view(tree, tree.requests[effect.request]))
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except Exception as error:  # noqa: BLE001  # the host's own failure; the request stays open
+        return i.NotifyDone(effect.id, _short(f"{type(error).__name__}: {error}"))
+    except BaseException as error:
+        if isinstance(error, anyio.get_cancelled_exc_class()) and await is_cancelled(before):
+            raise
+        return i.NotifyDone(effect.id, type(error).__name__)
+    return i.NotifyDone(effect.id)
+

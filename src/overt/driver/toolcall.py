@@ -1,0 +1,237 @@
+"""One entry of one tool: its context, its questions, its `once` blocks, and how it may end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import anyio
+from pydantic import JsonValue
+
+from overt._canonical import dump_exact, encode, load_exact
+from overt._question import Question
+from overt._text import clean
+from overt.core import facts as f
+from overt.core import inputs as i
+from overt.core.effects import CallTool
+from overt.core.replay import fits
+from overt.core.tree import Call, Memory, Node, RequestState
+from overt.core.views import answers_of
+from overt.driver.context import cancellations, is_cancelled, run_user_code
+from overt.errors import ToolError, UsageError
+from overt.message import ToolCall
+from overt.request import Answer
+from overt.tool import ToolContext, ToolResult, question_of
+
+if TYPE_CHECKING:
+    from overt.driver.crew import RunnableTool
+    from overt.driver.loop import Driver
+
+__all__ = ("perform_tool",)
+
+T = TypeVar("T")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Asking(BaseException):
+    """Leaves a tool that asks. Derives from BaseException so that a handler for errors does not take it for one."""
+
+
+def core_question(question: Question, call: Call) -> f.Question:
+    """Return a question as the core keeps it, with the call it is bound to."""
+    data: dict[str, JsonValue] = {**question.data, "call": {"tool": call.name, "arguments": json.loads(call.args)}}
+    at = question.expires_at
+    return f.Question(
+        question.kind,
+        question.prompt,
+        question.url,
+        encode(data),
+        None if question.answer_schema is None else encode(question.answer_schema),
+        None if at is None else round((at - EPOCH).total_seconds() * 1e6),
+    )
+
+
+class Entry:
+    """The channel between a running tool and the run."""
+
+    def __init__(self, driver: Driver, effect: CallTool, node: Node, call: Call) -> None:
+        assert node.wake is not None
+        self.driver = driver
+        self.effect = effect
+        self.call = call
+        self.memory: Memory = node.wake.memory[call.key]
+        self.recorded: list[tuple[RequestState, Answer[object]]] = (
+            answers_of(driver.tree, node, call.key) if self.memory.slots else []
+        )
+        self.asked = 0
+        self.left: tuple[f.Question, int] | None = None
+        self.inside: set[str] = set()
+
+    async def ask(self, question: Question, /) -> Answer[JsonValue]:
+        """Return the recorded answer to the next question, or leave the tool."""
+        if self.inside:
+            raise UsageError(f"ask inside once({min(self.inside)!r}): the block would run again; ask before it")
+        slot, self.asked = self.asked, self.asked + 1
+        wanted = core_question(question, self.call)
+        if slot < len(self.recorded):
+            request, answer = self.recorded[slot]
+            if fits(request.question, wanted):
+                return cast("Answer[JsonValue]", answer)
+        self.left = (wanted, slot)
+        raise Asking
+
+    async def once(self, label: str, fn: Callable[[], Awaitable[T]], annotation: object, /) -> T:
+        """Run `fn`, or return what it returned before."""
+        if label in self.inside:
+            raise UsageError(f"once({label!r}) is under way already in this call")
+        done = self.memory.once.get(label)
+        if done is not None and done.done:
+            if done.error is not None:
+                raise ToolError(done.error)
+            assert done.value is not None
+            return cast("T", load_exact(done.value, annotation))
+        self.inside.add(label)
+        try:
+            await self.driver.step(i.OnceBegin(self.effect.id, label))
+            if self.effect.id not in self.driver.tree.open:
+                raise UsageError(f"once({label!r}): this call was given up; nothing was run")
+            await self.driver.check_claim()
+            try:
+                value = await fn()
+                text = dump_exact(value, annotation)
+            except Exception as error:
+                await self.driver.step(i.OnceEnd(self.effect.id, label, None, failure(error)))
+                raise
+            await self.driver.step(i.OnceEnd(self.effect.id, label, text))
+        finally:
+            self.inside.discard(label)
+        return value
+
+
+def failure(error: BaseException) -> str:
+    """Return what the model is told of an exception: type and message, no traceback."""
+    if isinstance(error, ToolError):
+        return clean(str(error))
+    text = clean(str(error))
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+async def perform_tool(driver: Driver, effect: CallTool) -> i.Input:
+    """Enter a tool once, and return what came of it."""
+    node = driver.tree.nodes[effect.handle]
+    assert node.wake is not None
+    call = next(c for c in node.wake.batch or () if c.id == effect.call)
+    member = driver.crew.members.get(node.agent)
+    tool = None if member is None else member.tools.get(call.name)
+    if tool is None:
+        return i.ToolDone(effect.id, f"the tool {call.name!r} is gone", True)
+    entry = Entry(driver, effect, node, call)
+    await driver.check_claim()
+    if tool.timeout is None:
+        return await _enter(driver, effect, entry, node, call, tool)
+    return await _enter_timed(driver, effect, entry, node, call, tool, tool.timeout)
+
+
+async def _enter(
+    driver: Driver, effect: CallTool, entry: Entry, node: Node, call: Call, tool: RunnableTool
+) -> i.Input:
+    before = cancellations()
+    try:
+        args, kwargs = tool.bind(call.args)
+        if tool.takes_context:
+            args = (_context(driver, entry, node, call), *args)
+        value = await run_user_code(tool.__wrapped__, args, kwargs, is_async=tool.is_async)
+        if entry.left is not None:
+            return i.ToolDone(
+                effect.id, f"tool {tool.name!r} swallowed the suspension of ctx.ask: let BaseException through", True
+            )
+        return _returned(effect, entry, call, tool.as_result(value))
+    except Asking:
+        return _asked(effect, entry)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except Exception as error:  # noqa: BLE001  # what a tool raises is a result
+        return i.ToolDone(effect.id, failure(error), True)
+    except BaseExceptionGroup as group:
+        # A task group inside the tool wraps what leaves it.
+        if entry.left is not None and group.split(Asking)[1] is None:
+            return _asked(effect, entry)
+        for kind in (KeyboardInterrupt, SystemExit):
+            inner = group.subgroup(kind)
+            if inner is not None:
+                raise _first(inner) from None
+        if await is_cancelled(before):
+            raise
+        return i.ToolDone(effect.id, failure(group), True)
+    except BaseException as error:
+        if isinstance(error, anyio.get_cancelled_exc_class()) and await is_cancelled(before):
+            raise
+        return i.ToolDone(effect.id, failure(error), True)
+
+
+def _first(group: BaseExceptionGroup[Any]) -> BaseException:
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup):
+        found = cast("BaseExceptionGroup[BaseException]", found).exceptions[0]
+    return found
+
+
+def _context(driver: Driver, entry: Entry, node: Node, call: Call) -> ToolContext[object]:
+    assert node.wake is not None
+    return ToolContext(
+        deps=driver.crew.deps,
+        run_id=driver.tree.run_id,
+        handle=node.id,
+        agent=node.agent,
+        call=ToolCall.model_construct(id=call.id, name=call.name, arguments=json.loads(call.args)),
+        idempotency_key=call.key,
+        attempt=node.wake.attempt,
+        answers=tuple(answer for _, answer in entry.recorded),
+        _channel=entry,
+    )
+
+
+def _asked(effect: CallTool, entry: Entry) -> i.Input:
+    assert entry.left is not None
+    question, slot = entry.left
+    return i.ToolAsked(effect.id, question, slot)
+
+
+def _returned(effect: CallTool, entry: Entry, call: Call, result: ToolResult) -> i.Input:
+    question = question_of(result)
+    if question is not None:
+        return i.ToolAsked(effect.id, core_question(question, call), len(entry.memory.slots))
+    metadata = encode(dict(result.metadata)) if result.metadata else None
+    return i.ToolDone(effect.id, result.output, result.is_error, metadata)
+
+
+async def _enter_timed(
+    driver: Driver, effect: CallTool, entry: Entry, node: Node, call: Call, tool: RunnableTool, timeout: float
+) -> i.Input:
+    """Enter a tool beside a timer; when the timer is first, the tool is left to its own clean-up."""
+    outcome: list[i.Input] = []
+    fatal: list[BaseException] = []
+    timer = anyio.CancelScope()
+    work = anyio.CancelScope()
+
+    async def run() -> None:
+        with work:
+            try:
+                outcome.append(await _enter(driver, effect, entry, node, call, tool))
+            except (KeyboardInterrupt, SystemExit) as error:
+                fatal.append(error)
+        timer.cancel()
+
+    try:
+        driver.spawn(run)
+        with timer:
+            await driver.clock.sleep(timeout)
+    finally:
+        work.cancel()
+    if fatal:
+        raise fatal[0]
+    if outcome:
+        return outcome[0]
+    return i.ToolLost(effect.id, "timed out", True, f"{tool.name} timed out after {timeout:g} s")

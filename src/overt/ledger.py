@@ -1,0 +1,88 @@
+"""What a run cost, as a tree."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from decimal import Decimal
+
+from overt._frozen import Frozen
+from overt.message import Usage
+from overt.result import State
+
+__all__ = ("Ledger",)
+
+
+class Ledger(Frozen):
+    """One handle's account and those below it. `total` is `own` plus the totals of `children`, always.
+
+    `str(ledger)` is a table for the terminal; notebooks show it as HTML; `to_mermaid()` draws it.
+    """
+
+    handle: str
+    agent: str
+    state: State
+    status: str
+    """How its last wake stands; empty where it had none."""
+    own: Usage
+    total: Usage
+    cost: Decimal | None = None
+    """USD of `total`; `None` unless every call could be priced."""
+    children: tuple[Ledger, ...] = ()
+
+    def walk(self) -> Iterator[tuple[int, Ledger]]:
+        """Yield every handle with its depth, parents first."""
+        yield 0, self
+        for child in self.children:
+            for depth, ledger in child.walk():
+                yield depth + 1, ledger
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows: list[tuple[str, ...]] = [("handle", "status", "turns", "tool calls", "own tokens", "total tokens")]
+        for depth, ledger in self.walk():
+            name = ledger.handle if depth == 0 else "  " * depth + ledger.handle.rsplit("/", 1)[-1]
+            rows.append(
+                (
+                    name,
+                    ledger.status or str(ledger.state),
+                    str(ledger.own.turns),
+                    str(ledger.own.tool_calls),
+                    f"{ledger.own.total_tokens:,}",
+                    f"{ledger.total.total_tokens:,}",
+                )
+            )
+        return rows
+
+    def __str__(self) -> str:
+        rows = self._rows()
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        lines: list[str] = []
+        for row in rows:
+            cells = [
+                cell.ljust(width) if column < 2 else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            lines.append("  ".join(cells).rstrip())
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        head, *rows = self._rows()
+        cells = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell).replace('  ', '&emsp;')}</td>" for cell in row) + "</tr>"
+            for row in rows
+        )
+        return f"<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
+
+    def to_mermaid(self) -> str:
+        """Return the tree as a Mermaid flowchart."""
+        lines = ["flowchart TD"]
+        names: dict[str, str] = {}
+        for number, (_, ledger) in enumerate(self.walk()):
+            names[ledger.handle] = f"n{number}"
+            label = f"{ledger.handle.rsplit('/', 1)[-1]}<br/>own {ledger.own.total_tokens:,} of {ledger.total.total_tokens:,} tokens"
+            lines.append(f'    n{number}["{html.escape(label, quote=True).replace("&lt;br/&gt;", "<br/>")}"]')
+            parent = ledger.handle.rpartition("/")[0]
+            if parent in names:
+                lines.append(f"    {names[parent]} --> n{number}")
+        return "\n".join(lines)

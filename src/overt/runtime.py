@@ -1,0 +1,607 @@
+"""One run in this process: the host's verbs, and everything that can be read of it."""
+
+from __future__ import annotations
+
+import inspect
+import uuid
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Generic, Self, cast
+
+import anyio
+from pydantic import TypeAdapter
+from typing_extensions import TypeVar, Unpack
+
+from overt._canonical import encode, jsonable
+from overt._planning import budget_of, caps_of, crew_of, plan_of
+from overt._text import clean
+from overt.agent import Agent, in_event_loop
+from overt.clock import Clock, SystemClock
+from overt.core import inputs as i
+from overt.core.budget import remaining
+from overt.core.desk import Refused
+from overt.core.suspension import check
+from overt.core.tree import CallState, Node, Tree
+from overt.core.views import handle_view, open_requests, request_view, result_of, usage_of
+from overt.driver.loop import Driver
+from overt.driver.loading import Log, check_drift, load, trace_lines
+from overt.driver.events import Event, event_views
+from overt.driver.perform import answer_spec
+from overt.errors import InvalidAnswer, RequestExpired, RunConflict, UnknownHandle, UsageError
+from overt.journal.memory import MemoryStore
+from overt.journal.store import Store
+from overt.ledger import Ledger
+from overt.message import Message, ToolMessage
+from overt.options import Options, check_run
+from overt.policy import Budget, HandleView, InboxItem, PostResult, ResumePolicy
+from overt.request import Answer, Request
+from overt.result import State, TaskResult
+
+__all__ = ("Handle", "Runtime")
+
+OutputT = TypeVar("OutputT", default=str)
+DepsT = TypeVar("DepsT", default=None)
+T = TypeVar("T")
+MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
+
+
+class Handle:
+    """One agent in the tree of a run."""
+
+    __slots__ = ("agent", "id")
+
+    id: str
+    """Such as `root/coordinator.1/explore.2`; `n` counts all children of the parent."""
+    agent: str
+    """Name of its agent; empty for the root."""
+
+    def __init__(self, id: str, *, agent: str) -> None:
+        self.id = id
+        self.agent = agent
+
+    def __repr__(self) -> str:
+        return f"<Handle {self.id}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Handle) and (other.id, other.agent) == (self.id, self.agent)
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+
+class Runtime(Generic[OutputT]):
+    """One run: its tree of handles, its journal, and the verbs of its host.
+
+    `await agent.run(prompt)` makes one and runs it. Make it yourself to read a run that was cancelled, or to use the
+    verbs: inside `async with runtime` `wake` returns at once and the work goes on in the background; outside, a verb
+    returns when the work it set going is through.
+
+    Whatever a verb reports is durable in the store when it returns. A runtime is used from one event loop at a time.
+    """
+
+    def __init__(self, agent: Agent[DepsT, OutputT], **options: Unpack[Options[DepsT]]) -> None:
+        """Prepare a run; nothing is stored and nothing happens before the first verb.
+
+        Raises:
+            DefinitionError: An option is unknown or wrong, or the teams do not resolve.
+            MissingDeps: An agent of the team declares `deps_type`, and there are no `deps`.
+            NoModel: Neither an agent nor the run says which model to use.
+        """
+        self._prepare(cast("Agent[Any, Any]", agent), cast("dict[str, Any]", options), None, [])
+
+    def _prepare(self, agent: Agent[Any, Any], options: dict[str, Any], tree: Tree | None, log: Log) -> None:
+        agents = check_run(agent, options)
+        store: Store | None = options.get("store")
+        clock: Clock = options.get("clock") or SystemClock()
+        policy = ResumePolicy(options.get("resume_policy", ResumePolicy.REWIND))
+        self._agent = agent
+        plan = plan_of(agents, options)
+        history: Sequence[Message] = options.get("history", ())
+        self._history = MESSAGES.dump_json(list(history)).decode() if history else None
+        first = None
+        if tree is None:
+            tree, log = Tree(), []
+            first = i.Open(clean(options.get("run_id") or uuid.uuid4().hex), agent.name, policy.value, plan.dump())
+        self._driver = Driver(
+            crew_of(agents, agent, options),
+            MemoryStore() if store is None else store,
+            clock,
+            private=store is None,
+            first=first,
+            tree=tree,
+            log=log,
+        )
+        self._driver.has_wall = any(
+            caps.max_wall is not None for caps in (plan.root, *(a.caps for a in plan.agents.values()))
+        )
+        self._first = first
+        if first is None and tree.plan.dump() != plan.dump():
+            self._driver.drift = plan.dump()
+
+    @classmethod
+    async def open(
+        cls, agent: Agent[DepsT, T], run_id: str, /, **options: Unpack[Options[DepsT]]
+    ) -> Runtime[T]:
+        """Rebuild a stored run in this process, to read it or to go on with it.
+
+        Nothing is repeated and nothing runs: `resume` answers it, `recover` goes on with what was cut off. `deps` and
+        every function are given again; policy, budgets spent and answers come from the journal. Requests whose time is
+        over are answered `ok=False, reason="expired"` now; what follows from that runs with the next `resume` or
+        `recover`.
+
+        Args:
+            agent: The entry agent, as declared in this process.
+            run_id: The run.
+            **options: See `Options`; `store` is needed, `run_id`, `resume_policy` and `history` have no effect.
+
+        Raises:
+            RunNotFound: The store has no such run.
+            SpecDrift: The agent no longer fits the stored run; says what changed.
+            JournalCorrupt: The journal is damaged; names run and position.
+            UnsupportedSchema: A newer release wrote it.
+        """
+        given = cast("dict[str, Any]", options)
+        store: Store | None = given.get("store")
+        if store is None:
+            raise UsageError("Runtime.open needs the store the run is in: store=…")
+        tree, log = await load(store, run_id)
+        runtime = cast("Runtime[T]", cls.__new__(cls))
+        runtime._prepare(cast("Agent[Any, Any]", agent), given, tree, log)
+        check_drift(tree, runtime._driver.crew, agent.name)
+        await runtime._expire()
+        return runtime
+
+    async def _expire(self) -> None:
+        """Record what has expired, unless another driver is at work and will."""
+        tree, now = self._driver.tree, self._driver.now()
+        due = [
+            r
+            for r in tree.requests.values()
+            if r.status == "open" and r.question.expires_at is not None and r.question.expires_at <= now
+        ]
+        if not due:
+            return
+        try:
+            await self._driver.acquire()
+        except RunConflict:
+            return
+        await self._driver.step(i.Expire(drive=False))
+        await self._driver.release()
+
+    # ------------------------------------------------------------ identity
+
+    @property
+    def id(self) -> str:
+        """The `run_id`."""
+        return self._first.run_id if self._first is not None else self._driver.tree.run_id
+
+    @property
+    def root(self) -> Handle:
+        """The root handle: it has no agent, and everything hangs below it."""
+        return Handle("root", agent="")
+
+    @property
+    def policy(self) -> ResumePolicy:
+        """The resume policy recorded with the run."""
+        return ResumePolicy(self._first.policy if self._first is not None else self._driver.tree.policy)
+
+    def __repr__(self) -> str:
+        return f"<Runtime {self.id}>"
+
+    async def __aenter__(self) -> Self:
+        """Begin to work in the background."""
+        await self._driver.enter()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop; wakes that still run are cut off, and `recover` goes on with them. Nothing is closed."""
+        await self._driver.leave(*exc)
+
+    # ------------------------------------------------------------ the three doors
+
+    async def run(self, prompt: str) -> TaskResult[OutputT]:
+        """Give the entry agent its prompt, and return what came of it.
+
+        The tree is closed when the entry handle is done or interrupted. A pending, incomplete or failed run stays
+        open: `resume`, `extend` and `recover` go on with it.
+
+        Raises:
+            RunExists: The store has a run of this id; nothing happened.
+            UsageError: This runtime has run already; answer it, or make another.
+            StoreError: The store failed; what was appended before stays valid.
+        """
+        driver = self._driver
+        if driver.tree.entry is not None:
+            raise UsageError(f"run {self.id} has been started; resume, recover or extend it, or make another Runtime")
+        entry = f"root/{self._agent.name}.1"
+
+        async def work() -> Any:
+            spawn = i.Spawn("root", self._agent.name, None, self._history, True)
+            return await driver.step(spawn, i.Wake(entry, clean(prompt), True), wants=True)
+
+        await driver.drive(work, self._settled(entry))
+        return self.result()
+
+    async def resume(
+        self, answer: Answer[Any] | Sequence[Answer[Any]], *, policy: ResumePolicy | None = None
+    ) -> TaskResult[OutputT]:
+        """Answer open requests, and return what the host would have got from `run` had the stop never happened.
+
+        Under `ResumePolicy.REWIND`, the default, an answer to a parked run replays the suspended wake from its
+        checkpoint: every tool that ran in that wake runs again and every model call is bought again, in the handle that
+        asked and in each ancestor that waits for it. Tools reachable in a suspendable wake must be idempotent:
+        `@tool(on_replay="reuse")`, `ctx.once` and `ctx.idempotency_key` are the ways to be so. `Request.replays` says
+        beforehand, and `TaskResult.replay` afterwards, what is repeated. Under `CONTINUE` the work is carried, and only
+        calls that asked are entered again. Finished `task` calls are found again under both.
+
+        The answers are durable before anything is acted on. A list applies whole or not at all.
+
+        Args:
+            answer: One answer, or several for requests that are open at once.
+            policy: The policy for these answers; `None` takes the run's.
+
+        Returns:
+            The entry handle's result: `pending` with what is still open, else how it ended.
+
+        Raises:
+            UnknownRequest: No such request; lists what is open.
+            AlreadyAnswered: It has its answer; carries it, and whether this one is the same.
+            RequestExpired: It expired; `recover` goes on with that.
+            InvalidAnswer: The data does not fit `answer_schema`, or `verify_answer` refused.
+            RunConflict: Another driver has the run.
+        """
+        driver = self._driver
+        answers = [answer] if isinstance(answer, Answer) else list(answer)
+        self._entry()
+
+        async def work() -> Any:
+            specs = [await self._checked(a) for a in answers]
+            steps: list[i.Input] = [i.Expire(drive=False), i.Deliver(tuple(specs), policy and policy.value)]
+            if driver.cut():
+                steps.insert(0, i.Recover(None, failed=False, verb="resume"))
+            return await driver.step(*steps, wants=True)
+
+        await driver.drive(work, self._settled(self._entry().id))
+        return self.result()
+
+    async def _checked(self, answer: Answer[Any]) -> i.AnswerSpec:
+        """Check an answer before anything changes."""
+        driver = self._driver
+        plain = i.AnswerSpec(answer.id, answer.ok, None if answer.data is None else encode(jsonable(answer.data)), answer.reason)
+        try:
+            state = check(driver.tree, plain, driver.now())
+        except RequestExpired:
+            await driver.step(i.Expire(drive=False))
+            raise
+        request = request_view(driver.tree, state)
+        spec = answer_spec(request, answer)
+        verify = driver.crew.verify_answer
+        if verify is not None:
+            verdict = verify(request, answer)
+            if inspect.isawaitable(verdict):
+                verdict = await verdict
+            if not verdict:
+                raise InvalidAnswer(f"verify_answer refused the answer to {request.id}", places=("$: refused",))
+        return spec
+
+    def resume_sync(
+        self, answer: Answer[Any] | Sequence[Answer[Any]], *, policy: ResumePolicy | None = None
+    ) -> TaskResult[OutputT]:
+        """`resume` for code without an event loop: starts one, and ends it.
+
+        Raises:
+            UsageError: An event loop is running in this thread: await `resume` instead.
+            UnknownRequest: As `resume`; so are the others.
+        """
+        if in_event_loop():
+            raise UsageError("resume_sync starts an event loop and cannot do so inside a running one: await resume(…)")
+        return anyio.run(partial(self.resume, answer, policy=policy))
+
+    async def recover(self, *, policy: ResumePolicy | None = None, force: bool = False) -> TaskResult[OutputT]:
+        """Go on with what was cut off by a crash or a cancellation, and with what failed.
+
+        Wakes whose own call was cut off go on where they were, whatever the run's policy: a model call is bought again,
+        a `rerun` tool is entered again under the same idempotency key, a `reuse` tool or a `ctx.once` block that has no
+        outcome becomes a request of kind `in_doubt`. A failed wake issues the failed call again. On a parked run it
+        changes nothing and returns the pending result.
+
+        Args:
+            policy: `REWIND` replays the cut-off wakes from their checkpoints instead.
+            force: Take the run although another driver's claim has not run out; that driver is fenced.
+
+        Returns:
+            The entry handle's result.
+
+        Raises:
+            RunConflict: Another driver has the run.
+            UsageError: This runtime is at work on it, or the run was never started.
+        """
+        driver = self._driver
+        entry = self._entry()
+        if driver.live and driver.tree.root.live:
+            raise UsageError(f"run {self.id} is at work in this runtime; there is nothing to recover")
+
+        async def work() -> Any:
+            await driver.acquire(force=force)
+            if driver.tree.root.state is State.CLOSED:
+                return None
+            steps = (i.Expire(drive=False), i.Recover(policy and policy.value))
+            return await driver.step(*steps, wants=True)
+
+        await driver.drive(work, self._settled(entry.id), force=force)
+        return self.result()
+
+    async def extend(self, budget: Budget, *, handle: Handle | str | None = None) -> TaskResult[OutputT]:
+        """Raise caps and go on with the wake they stopped, entering exactly the calls that were left open.
+
+        Args:
+            budget: New totals; only fields that are set count, none below the present cap.
+            handle: Whose caps; `None`: those of `result.limit_at`.
+
+        Returns:
+            The entry handle's result.
+
+        Raises:
+            UsageError: Nothing stopped there, or a cap would be lowered.
+            RunConflict: Another driver has the run.
+        """
+        driver = self._driver
+        entry = self._entry()
+        target = None if handle is None else self._node(handle).id
+
+        async def work() -> Any:
+            return await driver.step(i.Extend(caps_of(budget), target), wants=True)
+
+        await driver.drive(work, self._settled(entry.id))
+        return self.result()
+
+    # ------------------------------------------------------------ verbs
+
+    async def spawn(self, parent: Handle | str, agent: str, *, budget: Budget | None = None) -> Handle:
+        """Add a child; it does nothing until it is woken.
+
+        Args:
+            parent: The parent; below the root any agent of the run may be spawned, elsewhere the parent's team.
+            agent: The agent's name.
+            budget: Caps in place of the agent's own; `None` takes those.
+
+        Raises:
+            SpawnRefused: Not in the team, too deep, or too many children; `limit` says which.
+            HandleClosed: The parent is closed.
+        """
+        parent_id = _id(parent)
+        await self._verb(i.Spawn(parent_id, agent, None if budget is None else caps_of(budget)), None)
+        node = self._driver.tree.nodes[parent_id].children[-1]
+        return Handle(node.id, agent=node.agent)
+
+    async def post(self, handle: Handle | str, item: InboxItem) -> PostResult:
+        """Put an item into a handle's inbox; it is drained by the next wake and wakes nobody.
+
+        Returns:
+            `ok=False` with the reason when the inbox is full or the handle is closed.
+        """
+        return await self._answered(
+            i.Post(_id(handle), clean(item.sender), clean(item.channel), clean(item.text)), None
+        )
+
+    async def wake(self, handle: Handle | str, prompt: str = "") -> PostResult:
+        """Give a handle work: the prompt, and what lies in its inbox.
+
+        Inside `async with runtime` this returns as soon as the wake is admitted or queued; outside, when it has settled
+        or suspended.
+
+        Returns:
+            `ok=False` with the reason when the handle is at work already.
+
+        Raises:
+            AwaitingAnswer: The handle is suspended.
+            HandleClosed: It is closed.
+        """
+        id = _id(handle)
+        return await self._answered(i.Wake(id, clean(prompt)), None if self._driver.live else self._settled(id))
+
+    async def wait(self, handle: Handle | str, *, timeout: float | None = None) -> TaskResult[object]:
+        """Wait until a handle's wake has settled or suspended, and return its result.
+
+        Args:
+            handle: The handle.
+            timeout: Seconds; then the result has status `timeout` and the handle runs on. `None` waits for ever.
+        """
+        node = self._node(handle)
+        await self._driver.until_holds(self._settled(node.id), timeout=timeout)
+        self._driver.raise_stopped()
+        return self._result(node)
+
+    async def run_turn(self, handle: Handle | str, prompt: str) -> TaskResult[object]:
+        """`wake`, then `wait`.
+
+        Raises:
+            UsageError: The handle is at work already.
+            AwaitingAnswer: The handle is suspended.
+            HandleClosed: It is closed.
+        """
+        taken = await self.wake(handle, prompt)
+        if not taken.ok:
+            raise UsageError(f"run_turn: {taken.error}")
+        return await self.wait(handle)
+
+    async def interrupt(self, handle: Handle | str | None = None) -> None:
+        """End the wake of a handle and of everything below it; status `interrupted`.
+
+        Model calls in flight end and count as unreported; open requests are cancelled; a parent that waits for the
+        handle gets an error result. Nothing happens to a handle that does not work.
+
+        Args:
+            handle: The handle; `None`: the entry handle.
+        """
+        node = self._entry() if handle is None else self._node(handle)
+        await self._verb(i.Interrupt(node.id), None)
+
+    async def close(
+        self, handle: Handle | str | None = None, *, force: bool = False, reason: str | None = None
+    ) -> None:
+        """Close a handle and everything below it, leaves first. It stays readable.
+
+        Wakes that still run get `shutdown` seconds to settle, then they are interrupted.
+
+        Args:
+            handle: The handle; `None`: the whole tree.
+            force: Do not wait.
+            reason: Kept with the handle, and in the result of a wake that was ended by this.
+        """
+        driver = self._driver
+        if self._unstored():
+            return
+        node = driver.tree.root if handle is None else self._node(handle)
+        if driver.live and node.live and not force:
+            await driver.until_holds(lambda: node.live == 0, timeout=driver.crew.shutdown)
+        await self._verb(i.Close(node.id, None if reason is None else clean(reason)), None)
+
+    async def _verb(self, inp: i.Input, holds: Callable[[], bool] | None) -> None:
+        driver = self._driver
+        live = driver.live
+
+        async def work() -> Any:
+            return await driver.step(inp, wants=True)
+
+        await driver.drive(work, holds or (_at_once if live else driver.quiet))
+
+    async def _answered(self, inp: i.Input, holds: Callable[[], bool] | None) -> PostResult:
+        try:
+            await self._verb(inp, holds)
+        except Refused as refused:
+            return PostResult(ok=False, error=refused.why)
+        return PostResult(ok=True)
+
+    # ------------------------------------------------------------ views
+
+    def result(self) -> TaskResult[OutputT]:
+        """Return the entry handle's latest result, also while it runs and after `open`.
+
+        Raises:
+            UsageError: The run was never started.
+        """
+        return cast("TaskResult[OutputT]", self._result(self._entry()))
+
+    def list(self) -> tuple[HandleView, ...]:
+        """Return every handle in spawn order, the root left out."""
+        tree = self._driver.tree
+        return tuple(handle_view(tree, node) for id, node in tree.nodes.items() if id != "root")
+
+    def inspect(self, handle: Handle | str) -> HandleView:
+        """Return a handle as it stands."""
+        return handle_view(self._driver.tree, self._node(handle))
+
+    def handle(self, id: str) -> Handle:
+        """Return the handle of an id.
+
+        Raises:
+            UnknownHandle: The run has none.
+        """
+        node = self._node(id)
+        return Handle(node.id, agent=node.agent)
+
+    def usage_tokens(self, handle: Handle | str) -> int:
+        """Return the tokens of a handle and everything below it: the `total_tokens` of its results."""
+        return self._node(handle).total.tokens
+
+    def remaining(self, handle: Handle | str) -> Budget:
+        """Return what a handle may still spend, its ancestors' caps included; `None` where nothing caps it."""
+        driver = self._driver
+        return budget_of(remaining(driver.tree, self._node(handle), driver.now()))
+
+    def transcript(self, handle: Handle | str) -> tuple[Message, ...]:
+        """Return a handle's committed transcript: what a rewind would start from. Copies; change them at will."""
+        node = self._node(handle)
+        return tuple(m.model_copy(deep=True) for m in node.messages[: node.committed])
+
+    def tool_result(self, handle: Handle | str, call_id: str) -> str:
+        """Return a tool result whole, also where the model saw a part.
+
+        Raises:
+            UsageError: The handle has no finished call of that id.
+        """
+        node = self._node(handle)
+        if call_id in node.results:
+            return node.results[call_id]
+        for call in (node.wake.batch or ()) if node.wake is not None else ():
+            if call.id == call_id and call.state == CallState.DONE:
+                return call.output
+        for message in node.messages:
+            if isinstance(message, ToolMessage) and message.call_id == call_id:
+                return message.text
+        raise UsageError(f"{node.id} has no finished call {call_id!r}")
+
+    def pendings(self) -> tuple[Request, ...]:
+        """Return every open request of the run in call order, each with what answering it repeats."""
+        tree = self._driver.tree
+        return tuple(request_view(tree, r) for r in open_requests(tree, tree.root))
+
+    def transitions(self, handle: Handle | str) -> tuple[tuple[State, State], ...]:
+        """Return the moves of a handle from state to state, in order."""
+        return tuple(self._node(handle).transitions)
+
+    def trace(self) -> tuple[str, ...]:
+        """Return the journal for people: one line a fact."""
+        return tuple(trace_lines(self._driver.log))
+
+    def ledger(self) -> Ledger:
+        """Return what the run has cost, as a tree of own and total usage."""
+        return self._ledger(self._driver.tree.root)
+
+    def _ledger(self, node: Node) -> Ledger:
+        return Ledger(
+            handle=node.id,
+            agent=node.agent,
+            state=node.state,
+            status="" if node.wake is None else str(self._result(node).status),
+            own=usage_of(node.own),
+            total=usage_of(node.total),
+            cost=None if node.total.unpriced else node.total.cost,
+            children=tuple(self._ledger(child) for child in node.children),
+        )
+
+    def events(self, *, after: int = 0) -> tuple[Event, ...]:
+        """Return the facts of the journal past position `after`."""
+        return tuple(event_views(self._driver.log, after))
+
+    # ------------------------------------------------------------ help
+
+    def _unstored(self) -> bool:
+        return not self._driver.tree.run_id
+
+    def _entry(self) -> Node:
+        entry = self._driver.tree.entry
+        if entry is None:
+            raise UsageError(f"run {self.id} has not been started")
+        return entry
+
+    def _node(self, handle: Handle | str) -> Node:
+        id = _id(handle)
+        node = self._driver.tree.nodes.get(id)
+        if node is None:
+            if id == "root":
+                return self._driver.tree.root
+            raise UnknownHandle(f"run {self.id} has no handle {id!r}")
+        return node
+
+    def _result(self, node: Node) -> TaskResult[Any]:
+        return result_of(self._driver.tree, node, live=self._driver.live)
+
+    def _settled(self, handle: str) -> Callable[[], bool]:
+        """Whether a handle neither runs nor waits for a slot, and `on_pending` has been told."""
+        driver = self._driver
+        nodes = driver.tree.nodes
+
+        def settled() -> bool:
+            return nodes[handle].live == 0 and not driver.tells()
+
+        return settled
+
+
+def _at_once() -> bool:
+    return True
+
+
+def _id(handle: Handle | str) -> str:
+    return handle.id if isinstance(handle, Handle) else handle
