@@ -13,7 +13,7 @@ import weakref
 from contextvars import ContextVar
 from dataclasses import FrozenInstanceError
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import pytest
 from pydantic import ValidationError
@@ -127,9 +127,9 @@ def test_an_agent_is_immutable_and_shares_no_list() -> None:
             "agent 'a': tools has one named 'task'",
         ),
         (
-            lambda: Agent("a", does="d", tools=[len]),
+            lambda: Agent("a", does="d", tools=[len]),  # type: ignore[list-item]
             "agent 'a': tools has len, which is no tool: declare it with @tool",
-        ),  # type: ignore[list-item]
+        ),
         (
             lambda: Agent("a", does="d", team=[helper, helper]),
             "agent 'a': team has two agents named 'helper'",
@@ -342,9 +342,9 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.anyio
 async def test_run_is_a_runtime_and_its_run() -> None:
     made = Agent("a", does="d", model="x:y")
-    result, rt = await made.run("hello", run_id="r")
+    result, rt = cast("tuple[Any, Any]", await made.run("hello", run_id="r"))
     assert result == ("hello", "nobody")
-    assert (rt.agent, rt.options) == (made, {"run_id": "r"})  # type: ignore[attr-defined]
+    assert (rt.agent, rt.options) == (made, {"run_id": "r"})
     with pytest.raises(NoModel):
         await helper.run("hello")
 
@@ -358,7 +358,7 @@ async def test_run_sync_refuses_inside_a_running_loop() -> None:
 
 @pytest.mark.usefixtures("runtime")
 def test_run_sync_everywhere_else() -> None:
-    made = Agent("a", does="d", model="x:y")
+    made: Any = Agent("a", does="d", model="x:y")
     assert made.run_sync("p")[0] == made.run_sync("p")[0] == ("p", "nobody")
 
     asyncio.run(asyncio.sleep(0))

@@ -12,7 +12,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails, to_json
 from typing_extensions import TypedDict
 
-from overt._canonical import NotJson, adapter, dump_exact, encode, jsonable, parse, settle
+from overt._canonical import NotJson, adapter, encode, jsonable, parse, settle
 from overt._signature import MISSING, Parameter
 from overt._text import clean
 from overt.errors import DefinitionError
@@ -274,12 +274,21 @@ def _default(tool: str, p: Parameter) -> object:
     except Exception:  # noqa: BLE001  # that the type has no schema is said where the schema is built
         return p.default
     try:
-        return parse(dump_exact(kept.validate_python(p.default), p.annotation))
+        text = _json_of(kept, kept.validate_python(p.default))
+        if _json_of(kept, kept.validate_json(text)) != text:
+            raise NotJson(f"it comes back from {text} as something else")
+        return parse(text)
     except Exception as error:  # user types raise what they like
         reason = str(error).replace("\n", " ")
         raise DefinitionError(
             f"tool {tool!r}: parameter {p.name!r}: its default {p.default!r:.80} cannot be written as JSON: {reason}"
         ) from error
+
+
+def _json_of(kept: TypeAdapter[Any], value: object) -> str:
+    return encode(
+        cast("JsonValue", settle(value, kept.dump_python(value, mode="json", by_alias=True, round_trip=True)))
+    )
 
 
 def _described(annotation: object) -> bool:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import string
+from random import Random
+from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +30,10 @@ calls = st.tuples(
 )
 
 
-def key(call: tuple[str, str, int, str, dict[str, object], int]) -> str:
+Call = tuple[str, str, int, str, dict[str, object], int]
+
+
+def key(call: Call) -> str:
     run, handle, wake, tool, arguments, occurrence = call
     return idempotency_key(run, handle, wake, tool, json.dumps(arguments), occurrence)
 
@@ -45,13 +50,15 @@ def frozen(value: object) -> object:
 
 
 @given(calls, calls)
-def test_keys_are_equal_exactly_when_every_component_is(one, other) -> None:
+def test_keys_are_equal_exactly_when_every_component_is(one: Call, other: Call) -> None:
     same = all(frozen(a) == frozen(b) for a, b in zip(one, other, strict=True))
     assert (key(one) == key(other)) is same
 
 
 @given(calls, st.integers(0, 5), st.data())
-def test_a_change_in_any_single_component_changes_the_key(call, place, data) -> None:
+def test_a_change_in_any_single_component_changes_the_key(
+    call: Call, place: int, data: st.DataObject
+) -> None:
     strategies = [
         texts,
         texts,
@@ -60,9 +67,9 @@ def test_a_change_in_any_single_component_changes_the_key(call, place, data) -> 
         st.dictionaries(st.text(max_size=3), values, max_size=3),
         wholes,
     ]
-    changed = list(call)
+    changed: list[Any] = list(call)
     changed[place] = data.draw(strategies[place].filter(lambda v: frozen(v) != frozen(call[place])))
-    assert key(tuple(changed)) != key(call)
+    assert key(cast("Call", tuple(changed))) != key(call)
 
 
 @given(texts, texts, st.integers(0, 12))
@@ -75,15 +82,17 @@ def test_texts_do_not_run_into_each_other(left: str, right: str, cut: int) -> No
 
 
 @given(texts, texts, wholes, texts, wholes, st.integers(0, 4), st.data())
-def test_request_ids_differ_in_every_component(run, handle, wake, word, ordinal, place, data) -> None:
-    parts = [run, handle, wake, word, ordinal]
+def test_request_ids_differ_in_every_component(
+    run: str, handle: str, wake: int, word: str, ordinal: int, place: int, data: st.DataObject
+) -> None:
+    parts: list[Any] = [run, handle, wake, word, ordinal]
     changed = list(parts)
     changed[place] = data.draw((wholes if place in (2, 4) else texts).filter(lambda v: v != parts[place]))
     assert request_id(*changed) != request_id(*parts)
 
 
 @given(st.dictionaries(st.text(max_size=4), values, max_size=5), st.randoms(use_true_random=False))
-def test_order_of_keys_makes_no_difference(arguments: dict[str, object], random) -> None:
+def test_order_of_keys_makes_no_difference(arguments: dict[str, object], random: Random) -> None:
     items = list(arguments.items())
     random.shuffle(items)
     assert key(("r", "h", 1, "t", dict(items), 0)) == key(("r", "h", 1, "t", arguments, 0))

@@ -104,7 +104,7 @@ def test_a_name_that_cannot_be_resolved_names_the_parameter(
 
 
 def test_a_syntax_error_names_the_parameter() -> None:
-    def t(a: "int |") -> None: ...  # type: ignore[syntax]  # noqa: F722
+    def t(a: "int |") -> None: ...  # type: ignore[valid-type]  # noqa: F722
 
     with pytest.raises(DefinitionError, match="tool 't': parameter 'a'"):
         tool(t)

@@ -143,7 +143,7 @@ async def test_decorated_functions() -> None:
 
 def test_unsupported_ones_fail_at_declaration() -> None:
     with pytest.raises(DefinitionError, match=r"parameter 'args' is \*args.*functools\.wraps"):
-        tool(bare_wrapper(counted.__call__))
+        tool(bare_wrapper(counted))
     for wrong in (lambda n: n, lambda: 1):
         with pytest.raises(DefinitionError, match="a lambda has no name"):
             tool(wrong)
