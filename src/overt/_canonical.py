@@ -246,6 +246,10 @@ def dump_exact(value: object, annotation: object = None) -> str:
             text = encode(
                 cast("JsonValue", settle(value, kept.dump_python(value, mode="json", by_alias=True)))
             )
+        if clean(text) != text:
+            raise NotJson(
+                f"$ of type {_name(value)} has half of a surrogate pair in it, which no store can keep"
+            )
         back = load_exact(text, annotation)
     except NotJson:
         raise

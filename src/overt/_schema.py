@@ -12,7 +12,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails, to_json
 from typing_extensions import TypedDict
 
-from overt._canonical import NotJson, adapter, dump_exact, encode, jsonable, parse, settle
+from overt._canonical import NotJson, adapter, encode, jsonable, parse, settle
 from overt._signature import MISSING, Parameter
 from overt._text import clean
 from overt.errors import DefinitionError
@@ -80,7 +80,7 @@ class Parameters:
         self._extra: Literal["forbid"] | None = None if facts.own_extra else "forbid"
         if self._extra is not None:
             _close(schema)
-        self._check_defaults(parameters)
+        self._check_defaults()
 
     def canonical(self, raw: Mapping[str, object] | str) -> str:
         """Return the validated arguments as JSON text: defaults filled, coercions applied, keys sorted.
@@ -197,7 +197,7 @@ class Parameters:
         ) != out:
             raise ArgumentsInvalid(self._tool, [f"{name}: {lost}" for name in wrong or self._names])
 
-    def _check_defaults(self, parameters: Sequence[Parameter]) -> None:
+    def _check_defaults(self) -> None:
         try:
             self._validate("{}")
         except ValidationError as error:
@@ -208,17 +208,6 @@ class Parameters:
                         f"tool {self._tool!r}: parameter {str(path[0])!r}: its default {default!r:.80} does not fit: "
                         f"{found['msg']}"
                     ) from error
-        for p in parameters:
-            if p.default is MISSING or p.default is None or isinstance(p.default, (str, int)):
-                continue
-            try:
-                kept = adapter(p.annotation).validate_python(p.default)
-                dump_exact(kept, p.annotation)
-            except Exception as error:  # user types raise what they like
-                raise DefinitionError(
-                    f"tool {self._tool!r}: parameter {p.name!r}: its default {p.default!r:.80} cannot be written as "
-                    f"JSON: {error}"
-                ) from error
 
 
 def _build(
@@ -271,9 +260,35 @@ def _field(tool: str, p: Parameter, description: str | None) -> object:
     if _described(annotation):
         description = None
     if p.default is not MISSING:
-        default: Any = p.default
+        default: Any = _default(tool, p)
         annotation = Annotated[NotRequired[annotation], Field(default=default, validate_default=True)]
     return annotation if description is None else Annotated[annotation, Field(description=description)]
+
+
+def _default(tool: str, p: Parameter) -> object:
+    """The default as JSON has it, which is how the validator, which reads JSON, and the schema want it."""
+    if p.default is None or type(p.default) in (str, int, bool):
+        return p.default
+    try:
+        kept = adapter(p.annotation)
+    except Exception:  # noqa: BLE001  # that the type has no schema is said where the schema is built
+        return p.default
+    try:
+        text = _json_of(kept, kept.validate_python(p.default))
+        if _json_of(kept, kept.validate_json(text)) != text:
+            raise NotJson(f"it comes back from {text} as something else")
+        return parse(text)
+    except Exception as error:  # user types raise what they like
+        reason = str(error).replace("\n", " ")
+        raise DefinitionError(
+            f"tool {tool!r}: parameter {p.name!r}: its default {p.default!r:.80} cannot be written as JSON: {reason}"
+        ) from error
+
+
+def _json_of(kept: TypeAdapter[Any], value: object) -> str:
+    return encode(
+        cast("JsonValue", settle(value, kept.dump_python(value, mode="json", by_alias=True, round_trip=True)))
+    )
 
 
 def _described(annotation: object) -> bool:
@@ -320,22 +335,24 @@ class _Facts:
         self.own_extra = False
         self.flat = True
         objects = 0
-        for node in _nodes(schema):
-            self._look(tool, node)
+        for where, node in _placed(f"tool {tool!r}", schema):
+            self._look(where, node)
             objects += node.get("type") == "typed-dict"
             # An alias would be written out of order.
             self.flat &= node.get("type") not in self._OBJECTS and "serialization_alias" not in node
         self.flat &= objects == 1 and not self.sets
 
-    def _look(self, tool: str, node: Mapping[str, Any]) -> None:
+    def _look(self, where: str, node: Mapping[str, Any]) -> None:
         kind = node.get("type")
         cls = node.get("cls")
         if isinstance(cls, type) and issubclass(cls, (SecretStr, SecretBytes)):
             raise DefinitionError(
-                f"tool {tool!r}: {cls.__name__} hides its value, so a call with it cannot be recorded: take a str"
+                f"{where}: {cls.__name__} hides its value, so a call with it cannot be recorded: take a str"
             )
+        if kind == "is-subclass":
+            raise DefinitionError(f"{where}: a class cannot come from JSON")
         if kind in ("generator", "callable"):
-            raise DefinitionError(f"tool {tool!r}: an iterator cannot be recorded: take a list or a Sequence")
+            raise DefinitionError(f"{where}: an iterator cannot be recorded: take a list or a Sequence")
         config = cast("Mapping[str, Any]", node.get("config") or {})
         self.own_extra |= (
             node.get("extra_behavior") in ("allow", "ignore")
@@ -353,6 +370,16 @@ class _Facts:
             or node.get("init_only") or node.get("serialization_exclude") or "default_factory" in node
             or node.get("validation_alias") != node.get("serialization_alias")
         )  # fmt: skip
+
+
+def _placed(tool: str, schema: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every node, with the parameter it belongs to; shared definitions belong to none."""
+    outer = cast("Mapping[str, Any]", schema)
+    top = cast("Mapping[str, Any]", outer["schema"] if outer["type"] == "definitions" else outer)
+    yield tool, top
+    for name, field in cast("Mapping[str, object]", top["fields"]).items():
+        yield from ((f"{tool}: parameter {name!r}", node) for node in _nodes(field))
+    yield from ((tool, node) for node in _nodes(outer.get("definitions", [])))
 
 
 def _kind(choice: object) -> object:

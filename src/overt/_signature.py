@@ -73,7 +73,7 @@ def read_signature(
     bound = _bound_keywords(fn)
     declared = [p for p in declared if p.name not in bound]
     resolve = _Resolver(name, inner, frame)
-    takes_context = bool(declared) and resolve.is_context(declared[0], context_type)
+    takes_context = bool(declared) and resolve.is_context(declared[0].annotation, context_type)
     if takes_context:
         if declared[0].kind is inspect.Parameter.KEYWORD_ONLY:
             raise DefinitionError(
@@ -100,7 +100,7 @@ def _parameter(p: inspect.Parameter, tool: str, resolve: _Resolver, context_type
             else ""
         )
         raise DefinitionError(f"{where} has no annotation{hint}")
-    annotation = resolve(p)
+    annotation = resolve(p.name, p.annotation)
     if _is_context(annotation, context_type):
         raise DefinitionError(f"{where} is a ToolContext, which has to be the first parameter")
     return Parameter(p.name, annotation, p.default, p.kind is inspect.Parameter.POSITIONAL_ONLY)
@@ -180,31 +180,30 @@ class _Resolver:
         self._globals: dict[str, object] = getattr(inner, "__globals__", {})
         self._locals = _scope(inner, frame)
 
-    def __call__(self, p: inspect.Parameter) -> object:
+    def __call__(self, name: str, annotation: object) -> object:
+        where = f"tool {self._tool!r}: parameter {name!r}: the annotation {annotation!r} cannot be resolved"
         try:
-            return self._evaluate(p.annotation)
+            return self._evaluate(annotation)
         except NameError as error:
             raise DefinitionError(
-                f"tool {self._tool!r}: parameter {p.name!r}: the annotation {p.annotation!r} cannot be resolved: "
-                f"{error}. Import the name at run time, not under TYPE_CHECKING, before the tool is declared"
+                f"{where}: {error}. Import the name at run time, not under TYPE_CHECKING, before the tool is declared"
             ) from error
         except Exception as error:  # evaluating an annotation runs arbitrary expressions
-            raise DefinitionError(
-                f"tool {self._tool!r}: parameter {p.name!r}: the annotation {p.annotation!r} cannot be resolved: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+            raise DefinitionError(f"{where}: {type(error).__name__}: {error}") from error
 
-    def is_context(self, p: inspect.Parameter, context_type: type) -> bool:
+    def is_context(self, annotation: object, context_type: type) -> bool:
         """Whether it is the context. What stands in its brackets is for type checkers and need not exist here."""
-        annotation: object = p.annotation
-        if isinstance(annotation, str):
-            head = annotation.split("[", 1)[0].strip()
-            if re.fullmatch(r"[\w.]+", head):
-                try:
-                    annotation = self._evaluate(head)
-                except Exception:  # noqa: BLE001  # the whole annotation is evaluated, and reported, where it is needed
-                    return False
-        return annotation is not MISSING and _is_context(annotation, context_type)
+        if annotation is MISSING:
+            return False
+        heads = [annotation]
+        if isinstance(annotation, str) and re.fullmatch(r"\s*[\w.]+\s*\[.*", annotation, re.DOTALL):
+            heads.append(annotation.split("[", 1)[0].strip())
+        for head in heads:
+            try:
+                return _is_context(self._evaluate(head), context_type)
+            except Exception:  # noqa: BLE001  # reported where the annotation is needed
+                continue
+        return False
 
     def _evaluate(self, annotation: object) -> object:
         holder = SimpleNamespace(__annotations__={"it": annotation})
@@ -244,8 +243,8 @@ def return_annotation(fn: Callable[[], Awaitable[object]]) -> object:
     declared = getattr(inner, "__annotations__", {}).get("return", MISSING)
     if declared is MISSING:
         return None
-    p = inspect.Parameter("return", inspect.Parameter.KEYWORD_ONLY, annotation=declared)
-    resolved = _Resolver(getattr(inner, "__qualname__", repr(fn)), inner, None)(p)
+    name = str(getattr(inner, "__qualname__", repr(fn)))
+    resolved = _Resolver(name, inner, None)("return", declared)
     if not inspect.iscoroutinefunction(inner) and get_origin(resolved) in (Awaitable, Coroutine):
         resolved = get_args(resolved)[-1]
     return None if resolved is Any or resolved is object else resolved

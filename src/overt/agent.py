@@ -277,13 +277,10 @@ def instructions(agent: Agent[Any, Any], deps: object) -> str | None:
             raise DefinitionError(
                 f"{where}: soul_file {str(agent.soul_file)!r} cannot be read: {error}"
             ) from error
-    soul: object = agent.soul
-    if callable(soul):
-        soul = soul(deps)
+    soul = agent.soul(deps) if callable(agent.soul) else agent.soul
     if soul is None:
         return None
-    if not isinstance(soul, str):
-        raise DefinitionError(f"{where}: soul returned {type(soul).__name__}, not str")
+    _expect(where, "what soul returned", soul, str)
     return clean(soul)
 
 
