@@ -17,7 +17,7 @@ from overt.journal._checks import (
     used_after_close,
 )
 from overt.journal.record import Record
-from overt.journal.store import Claim, Owner, RunInfo
+from overt.journal.store import Claim, ImmediateStore, Owner, RunInfo
 
 __all__ = ("MemoryStore",)
 
@@ -38,14 +38,12 @@ class _Run:
 
 
 @final
-class MemoryStore:
+class MemoryStore(ImmediateStore):
     """Keeps journals in memory: the default of a runtime, and the store for tests.
 
     Records are kept as they are and never encoded. Nothing outlives the process. One store may serve any number of
     runtimes, in several threads too; no method ever waits for anything, so none is a cancellation point.
     """
-
-    __slots__ = ("__weakref__", "_closed", "_lock", "_runs")
 
     def __init__(self) -> None:
         self._runs: dict[str, _Run] = {}

@@ -25,7 +25,7 @@ from overt.journal._checks import (
 from overt.journal._sqlite_file import Database
 from overt.journal._sqlite_worker import Job, Worker
 from overt.journal.record import Record
-from overt.journal.store import Claim, Owner, RunInfo
+from overt.journal.store import Claim, Owner, RunInfo, Store
 
 __all__ = ("SQLiteStore",)
 
@@ -42,7 +42,7 @@ _APPEND_AND_RELEASE = _APPEND.replace("WHERE", f", {_FREE} WHERE")
 
 
 @final
-class SQLiteStore:
+class SQLiteStore(Store):
     """Keeps journals in one SQLite file on a local disk, shared by any number of processes of one machine.
 
     The file is opened, and made if it is missing, at first use. It is kept in write-ahead-log mode with
@@ -63,8 +63,6 @@ class SQLiteStore:
     Raises:
         DefinitionError: The path is empty, `:memory:` or holds NUL, or the timeout is negative.
     """
-
-    __slots__ = ("__weakref__", "_busy_timeout", "_closed", "_lock", "_path", "_worker")
 
     def __init__(self, path: str | os.PathLike[str], *, busy_timeout: float = 10.0) -> None:
         name = os.fspath(path)

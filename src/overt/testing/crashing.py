@@ -46,7 +46,7 @@ class Gate:
 
 
 @final
-class CrashingStore:
+class CrashingStore(Store):
     """Passes everything to `inner` until the process "dies" at one append, before or after it is written.
 
     From then on every method raises `Crashed`, so nothing the code under test does in its last moments is stored. The
@@ -65,8 +65,6 @@ class CrashingStore:
             `None` for none.
         when: Whether that append is lost (`"before"`) or written (`"after"`).
     """
-
-    __slots__ = ("__weakref__", "_appends", "_claims", "_crash_at", "_crashed", "_gates", "_inner", "_when")
 
     def __init__(
         self, inner: Store, *, crash_at: int | None = None, when: Literal["before", "after"] = "before"
