@@ -113,7 +113,7 @@ def say(
     return Part(text=text, tokens=tokens, usage=usage, finish=finish)
 
 
-def call(tool: str, /, **arguments: JsonValue) -> Part:
+def call(tool: str, /, **arguments: object) -> Part:
     """One tool call of a scripted reply. Tokens, id and the like: `call(…).with_options(tokens=7)`.
 
     Args:
@@ -127,7 +127,7 @@ def call(tool: str, /, **arguments: JsonValue) -> Part:
         DefinitionError: An argument is not a JSON value; then `raw_call` is what is wanted.
     """
     try:
-        checked = ToolCall(id="_", name=tool, arguments=arguments)
+        checked = ToolCall.model_validate({"id": "_", "name": tool, "arguments": arguments})
     except ValidationError as error:
         places = ", ".join(sorted({str(item["loc"][1]) for item in error.errors() if len(item["loc"]) > 1}))
         raise DefinitionError(f"call({tool!r}): {places or 'name or arguments'}: not a JSON value") from None
