@@ -1,0 +1,83 @@
+"""Agents with nothing to hide: what a run did, spent, awaited, was refused or repeated is read off its result."""
+
+from overt.agent import Agent
+from overt.clock import Clock, SystemClock
+from overt.errors import DefinitionError, MissingDeps, NoModel, OvertError, RunStopped, ToolError, UsageError
+from overt.journal.store import Store
+from overt.message import (
+    AssistantMessage,
+    FilePart,
+    ImagePart,
+    Message,
+    Model,
+    ModelRequest,
+    ModelResponse,
+    ModelSettings,
+    SystemMessage,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    Usage,
+    UserMessage,
+    UserPart,
+)
+from overt.options import Options
+from overt.policy import Budget, HandleView, InboxItem, PostResult, ResumePolicy
+from overt.request import Answer, ReplayedCall, Request, WaitFor
+from overt.result import ErrorInfo, Limit, Replay, State, Status, TaskResult, Verdict
+from overt.tool import AnyTool, Tool, ToolContext, ToolDecorator, ToolResult, pending, tool
+
+__all__ = (
+    "Agent",
+    "Answer",
+    "AnyTool",
+    "AssistantMessage",
+    "Budget",
+    "Clock",
+    "DefinitionError",
+    "ErrorInfo",
+    "FilePart",
+    "HandleView",
+    "ImagePart",
+    "InboxItem",
+    "Limit",
+    "Message",
+    "MissingDeps",
+    "Model",
+    "ModelRequest",
+    "ModelResponse",
+    "ModelSettings",
+    "NoModel",
+    "Options",
+    "OvertError",
+    "PostResult",
+    "Replay",
+    "ReplayedCall",
+    "Request",
+    "ResumePolicy",
+    "RunStopped",
+    "State",
+    "Status",
+    "Store",
+    "SystemClock",
+    "SystemMessage",
+    "TaskResult",
+    "TextPart",
+    "Tool",
+    "ToolCall",
+    "ToolContext",
+    "ToolDecorator",
+    "ToolError",
+    "ToolMessage",
+    "ToolResult",
+    "ToolSpec",
+    "Usage",
+    "UsageError",
+    "UserMessage",
+    "UserPart",
+    "Verdict",
+    "WaitFor",
+    "pending",
+    "tool",
+)

@@ -13,5 +13,9 @@ class Frozen(BaseModel):
     """A pydantic model that cannot be assigned to and refuses unknown fields."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, ser_json_inf_nan="null", hide_input_in_errors=True
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        ser_json_inf_nan="null",
+        hide_input_in_errors=True,
     )

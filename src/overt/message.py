@@ -136,9 +136,7 @@ class ToolMessage(Frozen):
     metadata: dict[str, JsonValue] = {}
 
 
-Message = Annotated[
-    SystemMessage | UserMessage | AssistantMessage | ToolMessage, Field(discriminator="role")
-]
+Message = Annotated[SystemMessage | UserMessage | AssistantMessage | ToolMessage, Field(discriminator="role")]
 
 
 class ModelSettings(Frozen):

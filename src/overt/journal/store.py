@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from overt.journal.record import Record
 
-__all__ = ("Claim", "Owner", "RunInfo", "Store")
+__all__ = ("Claim", "ImmediateStore", "Owner", "RunInfo", "Store")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +54,19 @@ class Store(Protocol):
     """Keeps journals. `overt.testing.store_conformance` says in code what is asked of one.
 
     Every method may raise `StoreError`; none leaves half of a change. All times are aware and come from the
-    caller's clock, so a store needs none.
+    caller's clock, so a store needs none. A call that is cancelled happens whole or not at all, and the caller
+    cannot know which: read again before going on.
     """
 
     async def create(
-        self, run_id: str, records: Sequence[Record], *, agent: str, owner: Owner, now: datetime, until: datetime
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        agent: str,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
     ) -> Claim:
         """Start a journal with `records`, claimed by `owner`. Epoch 1.
 
@@ -88,8 +96,10 @@ class Store(Protocol):
             release: Give up the claim in the same step.
 
         Raises:
-            RunConflict: The position differs, or the epoch is not the latest, or the claim was released.
+            RunConflict: The position differs, or the epoch is not the latest, or the claim was released. A claim
+                that ran out and was taken by nobody still holds.
             RunNotFound: No such run.
+            StoreError: The records do not follow on from `after` one by one; nothing was written.
         """
         ...
 
@@ -115,6 +125,8 @@ class Store(Protocol):
     ) -> Claim:
         """Take the run for `owner`: a new epoch. Free, expired and dead owners' claims are taken; `force` takes any.
 
+        A claim the same `owner.id` holds is taken too, so a claim that was cancelled can be asked for again.
+
         Raises:
             RunConflict: A living owner holds it until later than `now`; carries `owner` and `until`.
             RunNotFound: No such run.
@@ -125,7 +137,8 @@ class Store(Protocol):
         """Move the end of the claim.
 
         Raises:
-            RunConflict: The claim is no longer the one of `epoch`.
+            RunConflict: The claim is no longer the one of `epoch`, or was released.
+            RunNotFound: No such run.
         """
         ...
 
@@ -134,5 +147,26 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of files and threads. The store cannot be used afterwards."""
+        """Finish what is under way, then let go of files and threads.
+
+        Every later call of another method raises `StoreError`; closing again does nothing.
+        """
+        ...
+
+
+@runtime_checkable
+class ImmediateStore(Store, Protocol):
+    """A store that appends without waiting for anything, so a caller need not shield the append."""
+
+    def append_now(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        after: int,
+        epoch: int,
+        status: str,
+        release: bool = False,
+    ) -> None:
+        """`append`, done when it returns. It raises the same errors."""
         ...

@@ -1,0 +1,165 @@
+"""What a handle may still spend: the least of what is left on it and on each ancestor, now.
+
+Nothing is carved out for a child. Token reservations are made when a model call is issued and settled when it
+closes; a call that was lost, or whose usage nobody reported, turns its reservation into spend. Model and tool calls
+are counted when they are issued, so their caps are exact under any interleaving.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import NamedTuple
+
+from overt.core.facts import Caps
+from overt.core.tree import Node, Tree
+from overt.result import Limit
+
+__all__ = (
+    "Admitted",
+    "Stopped",
+    "Waits",
+    "admit_model",
+    "admit_tool",
+    "deepest",
+    "next_deadline",
+    "over_wall",
+    "remaining",
+    "slots",
+    "turn_cap",
+    "wall_spent",
+)
+
+FIRST_CALL = 1_000
+"""Tokens reserved for a handle's first model call, of which nothing is known."""
+
+
+class Admitted(NamedTuple):
+    """The call may be issued."""
+
+    reserve: int
+    left: int | None
+
+
+class Waits(NamedTuple):
+    """Nothing is left only because of reservations in flight."""
+
+
+class Stopped(NamedTuple):
+    """A cap is spent."""
+
+    limit: Limit
+    at: str
+    cap: str
+
+
+def turn_cap(node: Node) -> int:
+    """Turns an attempt of the handle's wake may take."""
+    return 6 if node.caps.max_turns is None else node.caps.max_turns
+
+
+def slots(node: Node) -> int:
+    """Children of the handle that may run at once."""
+    return 8 if node.caps.max_concurrent is None else node.caps.max_concurrent
+
+
+def deepest(node: Node) -> int:
+    """Deepest level at which something may be spawned below the handle."""
+    said = [a.caps.max_depth for a in node.chain if a.caps.max_depth is not None]
+    return min(said, default=3)
+
+
+def wall_spent(tree: Tree, node: Node, now: int) -> int:
+    """Microseconds in which the handle or something below it has run."""
+    return node.wall + (max(now, node.wall_since) - node.wall_since if node.active else 0)
+
+
+def over_wall(tree: Tree, node: Node) -> Stopped | None:
+    """Return the wall cap that is spent, the one nearest the root."""
+    for a in reversed(node.chain):
+        cap = a.caps.max_wall
+        if cap is not None and wall_spent(tree, a, tree.now) >= cap * 1e6:
+            return Stopped(Limit.MAX_WALL, a.id, f"{cap:g} s")
+    return None
+
+
+def next_deadline(tree: Tree) -> int | None:
+    """Return when the first wall budget of something that runs is spent (microseconds), or `None`."""
+    first: int | None = None
+    for node in tree.nodes.values():
+        cap = node.caps.max_wall
+        if cap is not None and node.active:
+            at = node.wall_since + int(cap * 1e6) - node.wall
+            first = at if first is None else min(first, at)
+    return first
+
+
+def estimate(node: Node, output: int | None) -> int:
+    """Tokens the next call is expected to use: a pure function of the facts."""
+    if not node.last_input:
+        return FIRST_CALL
+    return node.last_input + node.bytes_since // 4 + (output if output is not None else node.last_output)
+
+
+def admit_model(tree: Tree, node: Node) -> Admitted | Waits | Stopped:
+    """Say whether a model call of the handle may be issued now."""
+    left: int | None = None
+    waits = False
+    for a in reversed(node.chain):
+        caps = a.caps
+        if caps is EMPTY:
+            continue
+        if caps.max_model_calls is not None and a.total.model_calls >= caps.max_model_calls:
+            return Stopped(Limit.MAX_MODEL_CALLS, a.id, str(caps.max_model_calls))
+        if caps.max_cost is not None and a.total.cost >= Decimal(caps.max_cost):
+            return Stopped(Limit.MAX_COST, a.id, f"{caps.max_cost} USD")
+        if caps.max_tokens is not None:
+            if a.spent >= caps.max_tokens:
+                return Stopped(Limit.MAX_TOKENS, a.id, str(caps.max_tokens))
+            here = caps.max_tokens - a.spent - a.reserved
+            waits = waits or here <= 0
+            left = here if left is None else min(left, here)
+    wall = over_wall(tree, node)
+    if wall is not None:
+        return wall
+    if waits:
+        return Waits()
+    wanted = estimate(node, None)
+    return Admitted(wanted if left is None else min(wanted, left), left)
+
+
+def admit_tool(node: Node) -> Stopped | None:
+    """Return the tool-call cap that is spent, or `None` when one more call may be drawn."""
+    for a in reversed(node.chain):
+        cap = a.caps.max_tool_calls
+        if cap is not None and a.total.tool_calls >= cap:
+            return Stopped(Limit.MAX_TOOL_CALLS, a.id, str(cap))
+    return None
+
+
+EMPTY = Caps()
+
+
+def remaining(tree: Tree, node: Node, now: int) -> Caps:
+    """Return what the handle may still spend in every pool; `None` where nothing caps it."""
+
+    def least(values: list[int]) -> int | None:
+        return max(min(values), 0) if values else None
+
+    chain = node.chain
+    wall = [a.caps.max_wall * 1e6 - wall_spent(tree, a, now) for a in chain if a.caps.max_wall is not None]
+    cost = [Decimal(a.caps.max_cost) - a.total.cost for a in chain if a.caps.max_cost is not None]
+    return Caps(
+        max_turns=max(turn_cap(node) - (node.wake.turns if node.wake is not None and node.wake.status is None else 0), 0),
+        max_tokens=least([a.caps.max_tokens - a.spent - a.reserved for a in chain if a.caps.max_tokens is not None]),
+        max_tool_calls=least(
+            [a.caps.max_tool_calls - a.total.tool_calls for a in chain if a.caps.max_tool_calls is not None]
+        ),
+        max_model_calls=least(
+            [a.caps.max_model_calls - a.total.model_calls for a in chain if a.caps.max_model_calls is not None]
+        ),
+        max_wall=max(min(wall), 0) / 1e6 if wall else None,
+        max_cost=str(max(min(cost), Decimal(0))) if cost else None,
+        max_children=None if node.caps.max_children is None else max(node.caps.max_children - node.child_count, 0),
+        max_concurrent=slots(node),
+        max_depth=deepest(node),
+    )

@@ -1,0 +1,48 @@
+"""What is left to do, in the imperative. Effects are values; the driver performs them.
+
+An effect is open from the fact that issued it to the fact that closed it, and `tree.open` holds exactly those. What
+it needs beyond its ids (messages, arguments) is read from the tree when it is performed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ("AskHost", "CallModel", "CallTool", "Effect", "Notify")
+
+
+class CallModel(NamedTuple):
+    """Ask the handle's model for the next turn, and validate the calls of its reply."""
+
+    id: int
+    handle: str
+    left: int | None
+    reserve: int
+
+
+class CallTool(NamedTuple):
+    """Enter a tool."""
+
+    id: int
+    handle: str
+    call: str
+
+
+class AskHost(NamedTuple):
+    """Ask a `wait_for` for an inline answer."""
+
+    id: int
+    handle: str
+    request: str
+    by: str
+
+
+class Notify(NamedTuple):
+    """Tell `on_pending` of a request."""
+
+    id: int
+    handle: str
+    request: str
+
+
+Effect = CallModel | CallTool | AskHost | Notify

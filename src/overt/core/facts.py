@@ -1,0 +1,528 @@
+"""What has happened in a run, in the past tense.
+
+Rules of this module: facts hold plain data only (text, numbers, booleans, tuples of the same), because they are the
+journal's public format. What can be derived is not stored. A new field has a default; any other change comes with a
+higher `schema`, an upcast and a golden journal.
+
+Times are not in the facts: all facts of one input share the record's time (microseconds since 1970, UTC).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, get_args
+
+__all__ = (
+    "FACTS",
+    "AnswerGiven",
+    "BudgetRaised",
+    "CallAsked",
+    "CallEntered",
+    "CallRefused",
+    "CallReturned",
+    "CallReused",
+    "CallSpec",
+    "Caps",
+    "ChildReturned",
+    "Delegated",
+    "Diverged",
+    "EffectLost",
+    "ErrorSpec",
+    "Fact",
+    "HandleClosed",
+    "HandleSpawned",
+    "HistorySeeded",
+    "HostAsked",
+    "HostPassed",
+    "ItemPosted",
+    "ModelAwaited",
+    "ModelCalled",
+    "ModelFailed",
+    "ModelReplied",
+    "Notified",
+    "NotifyAsked",
+    "OnceDone",
+    "OnceEntered",
+    "PlanChanged",
+    "Question",
+    "Reattached",
+    "RequestCancelled",
+    "ReopenQueued",
+    "ResumeBegun",
+    "ResumeQueued",
+    "Resumed",
+    "RewindAsked",
+    "Rewound",
+    "RunOpened",
+    "Tokens",
+    "WakeDropped",
+    "WakeParked",
+    "WakeQueued",
+    "WakeReopened",
+    "WakeSettled",
+    "WakeStarted",
+)
+
+
+class Caps(NamedTuple):
+    """A budget as declared: `None` where nothing was said. Money is a decimal text, wall time is in seconds."""
+
+    max_turns: int | None = None
+    max_tokens: int | None = None
+    max_tool_calls: int | None = None
+    max_model_calls: int | None = None
+    max_wall: float | None = None
+    max_cost: str | None = None
+    max_children: int | None = None
+    max_concurrent: int | None = None
+    max_depth: int | None = None
+
+
+class Tokens(NamedTuple):
+    """Usage of one model call as the provider reported it."""
+
+    input: int
+    output: int
+    cached: int = 0
+    reasoning: int = 0
+    total: int = 0
+
+
+class CallSpec(NamedTuple):
+    """One call of a reply, as validated before anything is entered."""
+
+    name: str
+    raw: str
+    """The arguments as the model wrote them, a JSON object's text; `{}` where it wrote none."""
+    args: str | None = None
+    """Canonical JSON of the validated arguments; `None` when equal to `raw`, or when `error` is set."""
+    error: str | None = None
+    """Why the call cannot be entered: unknown tool, invalid arguments."""
+
+
+class ErrorSpec(NamedTuple):
+    """Why a wake failed."""
+
+    type: str
+    message: str
+    source: str
+    retryable: bool = False
+    status_code: int | None = None
+    detail: str | None = None
+
+
+class Question(NamedTuple):
+    """What a call asks: everything an answer is bound to, and when it expires."""
+
+    kind: str
+    prompt: str
+    url: str | None = None
+    data: str = "{}"
+    """Canonical JSON object."""
+    schema: str | None = None
+    """Canonical JSON Schema."""
+    expires_at: int | None = None
+    """Microseconds since 1970; not part of what an answer is bound to."""
+
+
+class RunOpened(NamedTuple):
+    """The run exists, with its policy and the plan of the agents it may use."""
+
+    run_id: str
+    agent: str
+    policy: str
+    plan: str
+    """Canonical JSON of the plan."""
+
+
+class PlanChanged(NamedTuple):
+    """The run was opened with agents that differ from the recorded plan."""
+
+    plan: str
+
+
+class HandleSpawned(NamedTuple):
+    """A handle was added to the tree."""
+
+    handle: str
+    parent: str
+    agent: str
+    caps: Caps | None = None
+    """Caps in place of the agent's own."""
+
+
+class HistorySeeded(NamedTuple):
+    """A handle's transcript was seeded by the host."""
+
+    handle: str
+    messages: str
+    """JSON array of messages."""
+
+
+class ItemPosted(NamedTuple):
+    """An item lies in a handle's inbox."""
+
+    handle: str
+    sender: str
+    channel: str
+    text: str
+
+
+class WakeQueued(NamedTuple):
+    """A wake waits for a slot of its parent."""
+
+    handle: str
+    prompt: str
+    closes: bool = False
+
+
+class WakeStarted(NamedTuple):
+    """A wake was admitted; the inbox was drained into it."""
+
+    handle: str
+    prompt: str
+    closes: bool = False
+    """Whether the whole tree closes when this wake is done or interrupted."""
+
+
+class ModelAwaited(NamedTuple):
+    """A model call waits until reservations in flight are settled."""
+
+    handle: str
+
+
+class ModelCalled(NamedTuple):
+    """A model call was issued; the finished batch before it is in the transcript."""
+
+    handle: str
+    effect: int
+    reserve: int = 0
+    """Tokens reserved along the ancestors."""
+    left: int | None = None
+    """Tokens left when it was admitted, the clamp of its output limit; `None` without a cap."""
+
+
+class ModelReplied(NamedTuple):
+    """A model call returned."""
+
+    handle: str
+    effect: int
+    text: str = ""
+    calls: tuple[CallSpec, ...] = ()
+    tokens: Tokens | None = None
+    """`None`: the provider reported nothing."""
+    cost: str | None = None
+    finish: str = "stop"
+    model: str = ""
+    reasoning: str | None = None
+    opaque: str | None = None
+
+
+class ModelFailed(NamedTuple):
+    """A model call failed."""
+
+    handle: str
+    effect: int
+    error: ErrorSpec
+
+
+class EffectLost(NamedTuple):
+    """An effect ended without an outcome: cancelled, timed out, or its process died."""
+
+    handle: str
+    effect: int
+    why: str
+
+
+class CallEntered(NamedTuple):
+    """A tool is about to be entered."""
+
+    handle: str
+    call: str
+    effect: int
+
+
+class CallReturned(NamedTuple):
+    """A call has its result. `effect` is 0 where no tool was entered for it."""
+
+    handle: str
+    call: str
+    effect: int = 0
+    output: str = ""
+    is_error: bool = False
+    metadata: str | None = None
+    """JSON object."""
+
+
+class CallReused(NamedTuple):
+    """A call was given the result it has had since an earlier attempt."""
+
+    handle: str
+    call: str
+
+
+class CallRefused(NamedTuple):
+    """A call does not fit a budget and stays open."""
+
+    handle: str
+    call: str
+    limit: str
+    at: str
+
+
+class CallAsked(NamedTuple):
+    """A call asks; its request is open. `effect` is 0 where the runtime asks by itself."""
+
+    handle: str
+    call: str
+    request: str
+    question: Question
+    slot: int
+    """Which question of this entry it is, from 0."""
+    effect: int = 0
+    diverged: bool = False
+    once: str | None = None
+    """For kind `in_doubt`: the label of the `once` block that is in doubt, if it is one."""
+
+
+class Diverged(NamedTuple):
+    """A replayed wake wants something an earlier attempt did not, while an earlier answer or child is unclaimed."""
+
+    handle: str
+    wanted: str
+    unclaimed: str
+
+
+class HostAsked(NamedTuple):
+    """A `wait_for` was asked for an inline answer."""
+
+    handle: str
+    request: str
+    effect: int
+    by: str
+    """Id of the handle whose agent carries it, or `root` for the run's."""
+
+
+class HostPassed(NamedTuple):
+    """A `wait_for` gave no answer: the request is parked."""
+
+    handle: str
+    effect: int
+    error: str | None = None
+
+
+class NotifyAsked(NamedTuple):
+    """`on_pending` is to be told of a request."""
+
+    handle: str
+    request: str
+    effect: int
+
+
+class Notified(NamedTuple):
+    """`on_pending` was told."""
+
+    handle: str
+    effect: int
+    error: str | None = None
+
+
+class AnswerGiven(NamedTuple):
+    """A request has its answer."""
+
+    handle: str
+    request: str
+    ok: bool
+    data: str | None = None
+    """JSON text."""
+    reason: str | None = None
+    by: str | None = None
+    policy: str | None = None
+    """The policy for what this answer sets going; `None` for an inline answer, which repeats nothing."""
+    effect: int = 0
+
+
+class RequestCancelled(NamedTuple):
+    """A request will never be answered."""
+
+    handle: str
+    request: str
+
+
+class WakeParked(NamedTuple):
+    """A wake suspended: every call of its batch is finished, asks, or waits for a suspended child."""
+
+    handle: str
+
+
+class ResumeBegun(NamedTuple):
+    """`resume`, `recover` or `extend` began; what it repeats is counted from here."""
+
+    verb: str
+    dead: bool = False
+    """Whether nothing ran between the last record and this one."""
+
+
+class Rewound(NamedTuple):
+    """A wake went back to its checkpoint: a new attempt."""
+
+    handle: str
+
+
+class ResumeQueued(NamedTuple):
+    """A wake that may go on waits for a slot."""
+
+    handle: str
+
+
+class Resumed(NamedTuple):
+    """A suspended wake goes on."""
+
+    handle: str
+
+
+class RewindAsked(NamedTuple):
+    """`recover` was told to replay this wake from its checkpoint."""
+
+    handle: str
+
+
+class WakeDropped(NamedTuple):
+    """A wake that still waited for a slot will not start."""
+
+    handle: str
+    status: str
+
+
+class ReopenQueued(NamedTuple):
+    """A stopped wake that goes on waits for a slot."""
+
+    handle: str
+
+
+class WakeReopened(NamedTuple):
+    """A stopped wake goes on, by `recover` or `extend`."""
+
+    handle: str
+
+
+class Delegated(NamedTuple):
+    """A `task` call has its child."""
+
+    handle: str
+    call: str
+    child: str
+
+
+class Reattached(NamedTuple):
+    """A replayed `task` call found the child it had before."""
+
+    handle: str
+    call: str
+    child: str
+
+
+class ChildReturned(NamedTuple):
+    """A `task` call has its child's result."""
+
+    handle: str
+    call: str
+    child: str
+
+
+class OnceEntered(NamedTuple):
+    """A `once` block is about to run."""
+
+    handle: str
+    call: str
+    label: str
+
+
+class OnceDone(NamedTuple):
+    """A `once` block has its outcome: a value, or the text of its error."""
+
+    handle: str
+    call: str
+    label: str
+    value: str | None = None
+    error: str | None = None
+
+
+class BudgetRaised(NamedTuple):
+    """Caps of a handle were raised; only those set here."""
+
+    handle: str
+    caps: Caps
+
+
+class WakeSettled(NamedTuple):
+    """A wake ended."""
+
+    handle: str
+    status: str
+    limit: str | None = None
+    at: str | None = None
+    cap: str | None = None
+    error: ErrorSpec | None = None
+    cut: bool = False
+    """Whether the host was cancelled: `recover` goes on with it."""
+    drop: bool = False
+    """Whether the last reply is at fault, so that going on buys another one."""
+    reason: str | None = None
+
+
+class HandleClosed(NamedTuple):
+    """A handle is closed; it can be read and nothing else."""
+
+    handle: str
+    reason: str | None = None
+
+
+Fact = (
+    RunOpened
+    | PlanChanged
+    | HandleSpawned
+    | HistorySeeded
+    | ItemPosted
+    | WakeQueued
+    | WakeStarted
+    | ModelAwaited
+    | ModelCalled
+    | ModelReplied
+    | ModelFailed
+    | EffectLost
+    | CallEntered
+    | CallReturned
+    | CallReused
+    | CallRefused
+    | CallAsked
+    | Diverged
+    | HostAsked
+    | HostPassed
+    | NotifyAsked
+    | Notified
+    | AnswerGiven
+    | RequestCancelled
+    | WakeParked
+    | ResumeBegun
+    | Rewound
+    | ResumeQueued
+    | Resumed
+    | RewindAsked
+    | WakeDropped
+    | ReopenQueued
+    | WakeReopened
+    | Delegated
+    | Reattached
+    | ChildReturned
+    | OnceEntered
+    | OnceDone
+    | BudgetRaised
+    | WakeSettled
+    | HandleClosed
+)
+
+FACTS: dict[str, type[Fact]] = {
+    re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower(): cls for cls in get_args(Fact)
+}
+"""Every fact by its name in the journal: the class name in snake case."""

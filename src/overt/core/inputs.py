@@ -1,0 +1,245 @@
+"""What the core is told, one at a time: verbs of the host, outcomes of effects, and the clock."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from overt.core.facts import CallSpec, Caps, ErrorSpec, Question, Tokens
+
+__all__ = (
+    "AnswerSpec",
+    "Cancel",
+    "Close",
+    "Deliver",
+    "Drift",
+    "Expire",
+    "Extend",
+    "HostDone",
+    "Input",
+    "Interrupt",
+    "ModelDone",
+    "ModelLost",
+    "NotifyDone",
+    "OnceBegin",
+    "OnceEnd",
+    "Open",
+    "Post",
+    "Recover",
+    "Spawn",
+    "Tick",
+    "ToolAsked",
+    "ToolDone",
+    "ToolLost",
+    "Wake",
+)
+
+
+class Open(NamedTuple):
+    """Begin the run."""
+
+    run_id: str
+    agent: str
+    policy: str
+    plan: str
+
+
+class Drift(NamedTuple):
+    """The run was opened with this plan."""
+
+    plan: str
+
+
+class Spawn(NamedTuple):
+    """Add a child."""
+
+    parent: str
+    agent: str
+    caps: Caps | None = None
+    history: str | None = None
+    anywhere: bool = False
+    """The host may spawn any agent of the plan; a parent only its team."""
+
+
+class Post(NamedTuple):
+    """Put an item into an inbox."""
+
+    handle: str
+    sender: str
+    channel: str
+    text: str
+
+
+class Wake(NamedTuple):
+    """Give a handle work."""
+
+    handle: str
+    prompt: str
+    closes: bool = False
+
+
+class Interrupt(NamedTuple):
+    """End the wakes of a handle and of everything below it."""
+
+    handle: str
+    reason: str | None = None
+
+
+class Close(NamedTuple):
+    """Close a handle and everything below it, leaves first."""
+
+    handle: str
+    reason: str | None = None
+
+
+class Cancel(NamedTuple):
+    """The host's task was cancelled, or the process is going down: close the journal off."""
+
+    why: str
+
+
+class AnswerSpec(NamedTuple):
+    """One answer of a host, its data checked against the request's schema."""
+
+    request: str
+    ok: bool
+    data: str | None = None
+    reason: str | None = None
+    by: str | None = None
+
+
+class Deliver(NamedTuple):
+    """Answers to open requests; all apply or none."""
+
+    answers: tuple[AnswerSpec, ...]
+    policy: str | None = None
+    """`None`: the run's."""
+
+
+class Expire(NamedTuple):
+    """Answer what has expired by now. With `drive` false, what may go on stays where it is until `Recover`."""
+
+    drive: bool = True
+
+
+class Extend(NamedTuple):
+    """Raise caps and go on with the wake they stopped."""
+
+    caps: Caps
+    handle: str | None = None
+
+
+class Recover(NamedTuple):
+    """Go on with what was cut off, and with what failed when `failed` says so."""
+
+    policy: str | None = None
+    failed: bool = True
+    verb: str = "recover"
+
+
+class ModelDone(NamedTuple):
+    """A model replied."""
+
+    effect: int
+    text: str = ""
+    calls: tuple[CallSpec, ...] = ()
+    tokens: Tokens | None = None
+    cost: str | None = None
+    finish: str = "stop"
+    model: str = ""
+    reasoning: str | None = None
+    opaque: str | None = None
+
+
+class ModelLost(NamedTuple):
+    """A model call failed."""
+
+    effect: int
+    error: ErrorSpec
+
+
+class ToolDone(NamedTuple):
+    """A tool returned or raised."""
+
+    effect: int
+    output: str
+    is_error: bool = False
+    metadata: str | None = None
+
+
+class ToolAsked(NamedTuple):
+    """A tool asks a question that has no answer yet."""
+
+    effect: int
+    question: Question
+    slot: int
+
+
+class ToolLost(NamedTuple):
+    """A tool was entered and left without an outcome."""
+
+    effect: int
+    why: str
+    timed_out: bool = False
+    text: str = ""
+    """What a tool that may be repeated gives its model."""
+
+
+class OnceBegin(NamedTuple):
+    """A tool is about to run a `once` block."""
+
+    effect: int
+    label: str
+
+
+class OnceEnd(NamedTuple):
+    """A `once` block has ended."""
+
+    effect: int
+    label: str
+    value: str | None = None
+    error: str | None = None
+
+
+class HostDone(NamedTuple):
+    """A `wait_for` answered, passed (`answer` is `None`) or raised (`error` says what)."""
+
+    effect: int
+    answer: AnswerSpec | None = None
+    error: str | None = None
+
+
+class NotifyDone(NamedTuple):
+    """`on_pending` returned or raised."""
+
+    effect: int
+    error: str | None = None
+
+
+class Tick(NamedTuple):
+    """Time has passed: wall budgets are looked at, and what has expired is answered."""
+
+
+Input = (
+    Open
+    | Drift
+    | Spawn
+    | Post
+    | Wake
+    | Interrupt
+    | Close
+    | Cancel
+    | Deliver
+    | Expire
+    | Extend
+    | Recover
+    | ModelDone
+    | ModelLost
+    | ToolDone
+    | ToolAsked
+    | ToolLost
+    | OnceBegin
+    | OnceEnd
+    | HostDone
+    | NotifyDone
+    | Tick
+)

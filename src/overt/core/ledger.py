@@ -1,0 +1,71 @@
+"""What was spent: posted once, where it arises, to the handle's own account and to every total above it.
+
+The law: a handle's total is its own account plus its children's totals, after every fact. Nothing here ever goes
+down, so a second wake, a rewind, an error or another process cannot lower a number a host has seen.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from overt.core.facts import Tokens
+
+__all__ = ("Account",)
+
+ZERO = Decimal(0)
+
+
+class Account:
+    """Counts of one handle, own or total."""
+
+    __slots__ = (
+        "cached",
+        "cost",
+        "input",
+        "model_calls",
+        "output",
+        "reasoning",
+        "tokens",
+        "tool_calls",
+        "turns",
+        "unpriced",
+        "unreported",
+    )
+
+    def __init__(self) -> None:
+        self.input = 0
+        self.output = 0
+        self.cached = 0
+        self.reasoning = 0
+        self.tokens = 0
+        self.turns = 0
+        self.model_calls = 0
+        self.tool_calls = 0
+        self.unreported = 0
+        self.unpriced = 0
+        self.cost = ZERO
+
+    def reply(self, tokens: Tokens | None, cost: Decimal | None) -> None:
+        """Post one reply."""
+        self.turns += 1
+        if tokens is None:
+            self.unreported += 1
+        else:
+            self.input += tokens.input
+            self.output += tokens.output
+            self.cached += tokens.cached
+            self.reasoning += tokens.reasoning
+            self.tokens += tokens.total or tokens.input + tokens.output
+        if cost is None:
+            self.unpriced += 1
+        else:
+            self.cost += cost
+
+    def lost(self) -> None:
+        """Post a model call that ended without a reply."""
+        self.unreported += 1
+        self.unpriced += 1
+
+    def snapshot(self) -> tuple[object, ...]:
+        """Return every count, for comparison."""
+        return tuple(getattr(self, name) for name in self.__slots__)

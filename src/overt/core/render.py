@@ -1,0 +1,87 @@
+"""Texts the core writes: what a model is told of an inbox, of a child, of a result too long to show."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Sequence, Set
+
+from overt.core.tree import Item, Node, Tree
+
+__all__ = ("bounded", "child_outcome", "status_text", "user_text")
+
+
+def bounded(text: str, limit: int) -> str:
+    """Return head, marker and tail of `text`, `limit` characters in all if the marker fits; cut between characters."""
+    marker = f"\n[… {len(text)} characters in all, the middle is left out …]\n"
+    room = max(limit - len(marker), 0)
+    head, tail = room - room // 3, len(text) - room // 3
+    while 0 < head and _joins(text, head):
+        head -= 1
+    while tail < len(text) and _joins(text, tail):
+        tail += 1
+    return text[:head] + marker + text[tail:]
+
+
+def _joins(text: str, at: int) -> bool:
+    """Whether the character at `at` belongs to the one before it."""
+    char = text[at]
+    return bool(unicodedata.combining(char)) or char in "\u200d\ufe0f" or text[at - 1] == "\u200d"
+
+
+def user_text(prompt: str, items: Sequence[Item], trusted: Set[str]) -> str:
+    """Return the user message of a wake: the prompt, and the drained inbox as one block."""
+    if not items:
+        return prompt
+    shown: dict[object, tuple[Item, int]] = {}
+    for number, item in enumerate(items):
+        spot = (item.sender, item.text) if item.channel == "timer" else number
+        shown[spot] = (item, shown[spot][1] + 1 if spot in shown else 1)
+    lines = ["<inbox>"]
+    for item, count in shown.values():
+        mark = "" if item.sender in trusted else ", untrusted"
+        ticks = f", {count} ticks" if count > 1 else ""
+        lines.append(f"[{item.channel} from {item.sender}{mark}{ticks}] {item.text}")
+    lines.append("</inbox>")
+    block = "\n".join(lines)
+    return f"{prompt}\n\n{block}" if prompt else block
+
+
+def status_text(tree: Tree, node: Node) -> str:
+    """Return one sentence for people that says how the last wake of a handle stands, with the reason."""
+    wake = node.wake
+    if wake is None:
+        return f"{node.id} has done nothing yet." if node.closed_reason is None else f"{node.id} is closed."
+    match wake.status:
+        case "done":
+            return wake.text
+        case "incomplete":
+            cap = f" ({wake.limit_cap})" if wake.limit_cap is not None else ""
+            where = "" if wake.limit_at == node.id else f" of {wake.limit_at}"
+            return f"Stopped at {wake.limit}{cap}{where} without a final answer."
+        case "error":
+            assert wake.error is not None
+            return f"{wake.error.type}: {wake.error.message}"
+        case "interrupted":
+            return f"Interrupted: {wake.reason}." if wake.reason else "Interrupted."
+        case "closed":
+            return f"Closed: {wake.reason}." if wake.reason else "Closed before it was done."
+        case _:
+            return "Still running."
+
+
+def child_outcome(tree: Tree, child: Node) -> tuple[str, bool, str]:
+    """Return what a settled child gives its parent: text, whether it is an error, metadata as JSON."""
+    wake = child.wake
+    status = "closed" if wake is None or wake.status is None else wake.status
+    text = status_text(tree, child)
+    done = status == "done"
+    metadata = {
+        "agent": child.agent,
+        "handle": child.id,
+        "status": status,
+        "limit": None if wake is None else wake.limit,
+        "turns": child.turns,
+        "total_tokens": child.total.tokens,
+    }
+    return text if done else f"[{status}] {text}", not done, json.dumps(metadata, separators=(",", ":"))

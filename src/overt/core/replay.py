@@ -1,0 +1,82 @@
+"""What a replay finds of earlier attempts, and where it strays from them.
+
+A rewound wake diverges when, after all calls of a batch are matched with what earlier attempts left, it has to ask
+or delegate anew while an answered question or a settled child of an earlier attempt is unclaimed.
+"""
+
+from __future__ import annotations
+
+import json
+
+from overt.core import facts as f
+from overt.core.desk import Desk
+from overt.core.ending import fail
+from overt.core.tree import Memory, Node, Tree, Wake
+
+__all__ = ("diverged_error", "fits", "match_delegations", "note_divergence", "unclaimed")
+
+
+def fits(asked: f.Question, now: f.Question) -> bool:
+    """Whether an answer to `asked` answers `now`: everything but the expiry is the same."""
+    return asked._replace(expires_at=None) == now._replace(expires_at=None)
+
+
+def describe(memory: Memory) -> str:
+    """Return the call as people read it."""
+    text = f"{memory.tool}({memory.args})"
+    return text if len(text) <= 300 else text[:297] + "..."
+
+
+def unclaimed(tree: Tree, wake: Wake) -> str | None:
+    """Return what an earlier attempt left that no call of this attempt has claimed, the first such thing."""
+    if wake.attempt == 1:
+        return None
+    for memory in wake.memory.values():
+        if memory.key in wake.claimed:
+            continue
+        if any(tree.requests[r].status == "answered" for r in memory.slots):
+            return describe(memory)
+        if memory.child is not None:
+            child = tree.nodes[memory.child].wake
+            if child is not None and child.status is not None:
+                return describe(memory)
+    return None
+
+
+def diverged_error(wanted: str, left: str) -> f.ErrorSpec:
+    """Return the error that names both wordings."""
+    return f.ErrorSpec(
+        "ReplayDiverged",
+        f"The replayed wake wants {wanted}, while {left} of an earlier attempt is settled and unused. "
+        "Nothing was entered. recover() asks the model again; ResumePolicy.CONTINUE does not replay.",
+        "runtime",
+    )
+
+
+def match_delegations(d: Desk, node: Node, wake: Wake) -> bool:
+    """Refuse a batch that delegates anew past an unclaimed answer or child; say whether it was refused."""
+    if wake.attempt == 1:
+        return False
+    for call in wake.batch or ():
+        if call.task and call.error is None and wake.memory[call.key].child is None:
+            left = unclaimed(d.tree, wake)
+            if left is not None:
+                wanted = describe(wake.memory[call.key])
+                d.emit(f.Diverged(node.id, wanted, left))
+                fail(d, node, diverged_error(wanted, left), drop=True)
+                return True
+            return False
+    return False
+
+
+def note_divergence(d: Desk, node: Node, wake: Wake, key: str, question: f.Question, slot: int) -> str | None:
+    """Return what the question strays from, `None` if it does not, after noting it as a fact."""
+    memory = wake.memory[key]
+    left: str | None = None
+    if slot < len(memory.slots):
+        left = f"the question {json.dumps(d.tree.requests[memory.slots[slot]].question.prompt, ensure_ascii=False)}"
+    else:
+        left = unclaimed(d.tree, wake)
+    if left is not None:
+        d.emit(f.Diverged(node.id, f"{describe(memory)}: {question.prompt}", left))
+    return left

@@ -1,0 +1,248 @@
+"""Questions and answers: asking, inline interpreters, delivering, expiring, and doubt."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+from overt.core import facts as f
+from overt.core.desk import Desk
+from overt.core.ending import fail
+from overt.core.inputs import AnswerSpec, Deliver, HostDone, ToolAsked
+from overt.core.keys import request_id
+from overt.core.replay import diverged_error, note_divergence
+from overt.core.tree import Call, CallState, Node, RequestState, Tree, Wake
+from overt.errors import AlreadyAnswered, InvalidAnswer, RequestExpired, UnknownRequest
+from overt.request import Answer
+from overt.result import State
+
+__all__ = (
+    "DOUBT_SCHEMA",
+    "ask_doubt",
+    "check",
+    "deliver",
+    "expire",
+    "host_again",
+    "host_done",
+    "public_answer",
+    "tool_asked",
+    "when",
+)
+
+DOUBT_SCHEMA = json.dumps(
+    {
+        "type": "object",
+        "properties": {
+            "outcome": {"enum": ["succeeded", "failed", "retry"]},
+            "output": {"description": "what the call is taken to have returned"},
+        },
+        "required": ["outcome"],
+        "additionalProperties": False,
+    },
+    sort_keys=True,
+    separators=(",", ":"),
+)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def when(micros: int) -> datetime:
+    """Return a time of the core as an aware datetime."""
+    return EPOCH + timedelta(microseconds=micros)
+
+
+def public_answer(request: RequestState) -> Answer[object]:
+    """Return the recorded answer of an answered or cancelled request."""
+    given = request.answer
+    if given is None:
+        return Answer[object](id=request.id, ok=False, reason="cancelled", at=when(request.answered_at))
+    return Answer[object](
+        id=request.id,
+        ok=given.ok,
+        data=None if given.data is None else json.loads(given.data),
+        reason=given.reason,
+        by=given.by,
+        at=when(request.answered_at),
+    )
+
+
+# --------------------------------------------------------------- asking
+
+
+def tool_asked(d: Desk, inp: ToolAsked, node: Node, wake: Wake, call: Call) -> None:
+    """A tool asks a question it has no answer to."""
+    left = note_divergence(d, node, wake, call.key, inp.question, inp.slot)
+    if left is not None and wake.divergences > d.tree.plan.max_divergences:
+        d.emit(f.EffectLost(node.id, inp.effect, "diverged"))
+        fail(d, node, diverged_error(f"to ask {json.dumps(inp.question.prompt, ensure_ascii=False)}", left))
+        return
+    _ask(d, node, wake, call, inp.question, inp.slot, effect=inp.effect, diverged=left is not None)
+
+
+def ask_doubt(d: Desk, node: Node, wake: Wake, call: Call, *, host: bool = True) -> None:
+    """Ask whether a call that was left without an outcome has happened."""
+    memory = wake.memory[call.key]
+    label = memory.doubt()
+    what = call.name if not label else f"the block {label!r} of {call.name}"
+    data: dict[str, object] = {
+        "call": {"tool": call.name, "arguments": json.loads(call.args)},
+        "idempotency_key": call.key,
+    }
+    if label:
+        data["once"] = label
+    question = f.Question(
+        "in_doubt",
+        f"{what} was entered and left without an outcome. Has it happened?",
+        data=json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False),
+        schema=DOUBT_SCHEMA,
+    )
+    _ask(d, node, wake, call, question, len(memory.slots), once=label or None, host=host)
+
+
+def _ask(
+    d: Desk,
+    node: Node,
+    wake: Wake,
+    call: Call,
+    question: f.Question,
+    slot: int,
+    *,
+    effect: int = 0,
+    diverged: bool = False,
+    once: str | None = None,
+    host: bool = True,
+) -> None:
+    tree = d.tree
+    id = request_id(tree.run_id, node.id, wake.number, call.key, wake.memory[call.key].asked + 1)
+    d.emit(f.CallAsked(node.id, call.id, id, question, slot, effect, diverged, once))
+    if host:
+        host_again(d, tree.requests[id])
+    d.touch(node)
+
+
+def _interpreter(tree: Tree, node: Node) -> str | None:
+    for a in node.chain:
+        if a.plan is not None and a.plan.wait_for:
+            return a.id
+    return "root" if tree.plan.wait_for else None
+
+
+def host_again(d: Desk, request: RequestState) -> None:
+    """Ask the nearest interpreter; with none, tell `on_pending`."""
+    node = d.tree.nodes[request.handle]
+    by = _interpreter(d.tree, node)
+    if by is not None:
+        d.emit(f.HostAsked(node.id, request.id, d.tree.next_effect, by))
+    else:
+        tell(d, request)
+
+
+def tell(d: Desk, request: RequestState) -> None:
+    """Have `on_pending` told, if there is one."""
+    if d.tree.plan.on_pending:
+        d.emit(f.NotifyAsked(request.handle, request.id, d.tree.next_effect))
+
+
+# --------------------------------------------------------------- answering
+
+
+def check(tree: Tree, answer: AnswerSpec, now: int) -> RequestState:
+    """Return the open request an answer is for.
+
+    Raises:
+        UnknownRequest: There is none of that id.
+        AlreadyAnswered: It has its answer, or was cancelled.
+        RequestExpired: It has expired.
+    """
+    request = tree.requests.get(answer.request)
+    if request is None:
+        open_ids = [r.id for r in tree.requests.values() if r.status == "open"]
+        listed = ", ".join(open_ids) or "none"
+        raise UnknownRequest(f"run {tree.run_id} has no request {answer.request!r}; open: {listed}", open=open_ids)
+    at = request.question.expires_at
+    expired = request.answer is not None and request.answer.reason == "expired"
+    if at is not None and (expired or (request.status == "open" and at <= now)):
+        raise RequestExpired(f"request {request.id} expired at {when(at).isoformat()}", expires_at=when(at))
+    if request.status != "open":
+        recorded = public_answer(request)
+        same = (
+            recorded.ok == answer.ok
+            and recorded.reason == answer.reason
+            and recorded.data == (None if answer.data is None else json.loads(answer.data))
+        )
+        raise AlreadyAnswered(f"request {request.id} was {request.status} at {recorded.at}", answer=recorded, same=same)
+    return request
+
+
+def deliver(d: Desk, inp: Deliver) -> None:
+    """Take answers of the host: all of them, or none."""
+    tree = d.tree
+    requests: list[RequestState] = []
+    for answer in inp.answers:
+        request = check(tree, answer, tree.now)
+        if request in requests:
+            raise InvalidAnswer(f"request {request.id} is answered twice in one list", places=("$: two answers",))
+        requests.append(request)
+    if not requests:
+        raise UnknownRequest("there is no answer in the list", open=[r.id for r in tree.requests.values() if r.status == "open"])
+    if tree.root.live == 0:
+        d.emit(f.ResumeBegun("resume"))
+    for request, answer in zip(requests, inp.answers, strict=True):
+        _give(d, request, answer, inp.policy)
+
+
+def _give(d: Desk, request: RequestState, answer: AnswerSpec, policy: str | None, *, touch: bool = True) -> None:
+    node = d.tree.nodes[request.handle]
+    wake = node.wake
+    assert wake is not None
+    parked = node.state is State.SUSPENDED and wake.hosts == 0
+    d.emit(
+        f.AnswerGiven(
+            node.id,
+            request.id,
+            answer.ok,
+            answer.data,
+            answer.reason,
+            answer.by,
+            (policy or d.tree.policy) if parked else None,
+        )
+    )
+    if request.question.kind == "in_doubt" and not answer.ok:
+        for call in wake.batch or ():
+            if call.state == CallState.CUT and call.id == request.call:
+                ask_doubt(d, node, wake, call, host=False)
+                tell(d, d.tree.requests[call.request or ""])
+    if touch:
+        d.touch(node)
+
+
+def host_done(d: Desk, inp: HostDone, request: RequestState) -> None:
+    """A `wait_for` is through."""
+    node = d.tree.nodes[request.handle]
+    if inp.answer is None:
+        d.emit(f.HostPassed(node.id, inp.effect, inp.error))
+        tell(d, request)
+        d.touch_above(node)
+        return
+    wake = node.wake
+    assert wake is not None
+    # An interpreter that will not settle a doubt has passed: asking it again would never end.
+    if request.question.kind == "in_doubt" and not inp.answer.ok:
+        d.emit(f.HostPassed(node.id, inp.effect, None))
+        tell(d, request)
+        d.touch_above(node)
+        return
+    answer = inp.answer
+    d.emit(f.AnswerGiven(node.id, request.id, answer.ok, answer.data, answer.reason, answer.by, None, inp.effect))
+    d.touch(node)
+
+
+def expire(d: Desk, *, drive: bool) -> None:
+    """Answer every open request whose time is over."""
+    tree = d.tree
+    due = [
+        r
+        for r in tree.requests.values()
+        if r.status == "open" and r.question.expires_at is not None and r.question.expires_at <= tree.now
+    ]
+    for request in due:
+        _give(d, request, AnswerSpec(request.id, False, None, "expired"), None, touch=drive)

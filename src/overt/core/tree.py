@@ -1,0 +1,445 @@
+"""The state of a run: a function of its facts, changed in place by `apply` and by nothing else.
+
+Rules of this module: no clock, no randomness, no await, no names of models, stores or user code. Every method here
+reads; only `core/apply.py` writes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from overt.core.effects import Effect
+from overt.core.facts import AnswerGiven, Caps, ErrorSpec, Question
+from overt.core.ledger import Account
+from overt.core.plan import AgentPlan, Plan
+from overt.message import Message
+from overt.result import State
+
+__all__ = ("Call", "CallState", "Item", "Memory", "Node", "Once", "Replays", "RequestState", "Tree", "Wake")
+
+
+class CallState:
+    """Where a call of the current batch stands."""
+
+    NEW = "new"
+    """To be entered, or entered again."""
+    ENTERED = "entered"
+    ASKED = "asked"
+    WAITING = "waiting"
+    """A `task` call whose child has not settled."""
+    DONE = "done"
+    REFUSED = "refused"
+    """Does not fit a budget; stays open."""
+    CUT = "cut"
+    """Entered and left without an outcome; `recover` decides."""
+
+
+class Item(NamedTuple):
+    """One message of an inbox."""
+
+    sender: str
+    channel: str
+    text: str
+
+
+class Once:
+    """A `once` block of a call."""
+
+    __slots__ = ("done", "error", "value")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.value: str | None = None
+        self.error: str | None = None
+
+
+class Memory:
+    """What is known of one call (by its idempotency key) over all attempts of a wake."""
+
+    __slots__ = (
+        "args",
+        "asked",
+        "child",
+        "finished",
+        "finished_in",
+        "is_error",
+        "key",
+        "metadata",
+        "once",
+        "output",
+        "slots",
+        "tool",
+        "unsettled",
+    )
+
+    def __init__(self, key: str, tool: str, args: str) -> None:
+        self.key = key
+        self.tool = tool
+        self.args = args
+        self.asked = 0
+        """Questions ever asked, the ordinal of the next request id."""
+        self.slots: list[str] = []
+        """Request ids: the n-th question of an entry."""
+        self.finished = False
+        self.finished_in = 0
+        """The last attempt in which it finished."""
+        self.output = ""
+        self.is_error = False
+        self.metadata: str | None = None
+        self.unsettled = False
+        """A `reuse` call was entered and has no outcome."""
+        self.once: dict[str, Once] = {}
+        self.child: str | None = None
+
+    def doubt(self) -> str | None:
+        """Return the label of a `once` block in doubt, `""` for the call itself, `None` for no doubt."""
+        for label, once in self.once.items():
+            if not once.done:
+                return label
+        return "" if self.unsettled else None
+
+
+class Call:
+    """One call of the current batch."""
+
+    __slots__ = (
+        "args",
+        "at",
+        "child",
+        "drew",
+        "effect",
+        "error",
+        "id",
+        "is_error",
+        "key",
+        "limit",
+        "metadata",
+        "name",
+        "output",
+        "raw",
+        "request",
+        "state",
+        "task",
+    )
+
+    def __init__(self, id: str, name: str, raw: str) -> None:
+        self.id = id
+        self.name = name
+        self.raw = raw
+        self.args = ""
+        self.key = ""
+        self.error: str | None = None
+        self.task = False
+        self.state = CallState.NEW
+        self.drew = False
+        """Whether this call has drawn a tool call in this attempt."""
+        self.effect = 0
+        self.request: str | None = None
+        self.child: str | None = None
+        self.output = ""
+        self.is_error = False
+        self.metadata: str | None = None
+        self.limit: str | None = None
+        self.at: str | None = None
+
+
+    def copy(self) -> Call:
+        """Return a call that shares nothing that changes."""
+        other = Call(self.id, self.name, self.raw)
+        for name in Call.__slots__:
+            setattr(other, name, getattr(self, name))
+        return other
+
+
+class RequestState:
+    """A request and what became of it."""
+
+    __slots__ = (
+        "answer",
+        "answered_at",
+        "asked_at",
+        "call",
+        "diverged",
+        "handle",
+        "host",
+        "id",
+        "key",
+        "once",
+        "question",
+        "slot",
+        "status",
+        "wake",
+    )
+
+    def __init__(self, id: str, handle: str, wake: int, call: str, key: str, question: Question) -> None:
+        self.id = id
+        self.handle = handle
+        self.wake = wake
+        self.call = call
+        self.key = key
+        self.question = question
+        self.slot = 0
+        self.once: str | None = None
+        self.diverged = False
+        self.status = "open"
+        self.answer: AnswerGiven | None = None
+        self.asked_at = 0
+        self.answered_at = 0
+        self.host = 0
+        """The open `AskHost` effect, or 0."""
+
+
+class Checkpoint(NamedTuple):
+    """Where a rewind goes back to."""
+
+    messages: int
+    """How many messages of the transcript are kept."""
+    occurrences: dict[str, int]
+    batch: tuple[Call, ...] | None = None
+    """Copies of the calls of the batch at a limit stop."""
+    prompt: bool = True
+    """Whether the wake's own user message has to be appended again."""
+
+
+class Wake:
+    """One unit of work on a handle, over all its attempts."""
+
+    __slots__ = (
+        "attempt",
+        "batch",
+        "checkpoint",
+        "claimed",
+        "closes",
+        "cut",
+        "divergences",
+        "effects",
+        "drop",
+        "error",
+        "flushed",
+        "hosts",
+        "items",
+        "limit",
+        "limit_at",
+        "limit_cap",
+        "memory",
+        "model",
+        "number",
+        "occurrences",
+        "partial",
+        "prompt",
+        "reason",
+        "rewind_due",
+        "status",
+        "text",
+        "turns",
+        "turns_kept",
+        "unused_answers",
+        "unused_children",
+        "user",
+        "waiting",
+    )
+
+    def __init__(self, number: int, prompt: str, closes: bool) -> None:
+        self.number = number
+        self.prompt = prompt
+        self.closes = closes
+        self.attempt = 1
+        self.user: Message | None = None
+        self.items: list[Item] = []
+        self.turns = 0
+        """Turns of this attempt."""
+        self.turns_kept = 0
+        """Those of them that are in the checkpoint."""
+        self.flushed = 0
+        """Messages of the current batch that are in the transcript already (after a limit stop)."""
+        self.hosts = 0
+        """Open `AskHost` effects."""
+        self.drop = False
+        """The last reply is at fault."""
+        self.batch: list[Call] | None = None
+        self.memory: dict[str, Memory] = {}
+        self.occurrences: dict[str, int] = {}
+        self.checkpoint: Checkpoint = Checkpoint(0, {})
+        self.claimed: set[str] = set()
+        """Keys that a call of this attempt has."""
+        self.rewind_due = False
+        self.divergences = 0
+        self.waiting = False
+        """A model call waits for reservations in flight."""
+        self.model = 0
+        """The open `CallModel` effect, or 0."""
+        self.effects: set[int] = set()
+        self.status: str | None = None
+        self.limit: str | None = None
+        self.limit_at: str | None = None
+        self.limit_cap: str | None = None
+        self.error: ErrorSpec | None = None
+        self.cut = False
+        self.reason: str | None = None
+        self.text = ""
+        self.partial = ""
+        self.unused_answers: list[str] = []
+        self.unused_children: list[str] = []
+
+
+class Node:
+    """One handle."""
+
+    __slots__ = (
+        "active",
+        "agent",
+        "bytes_since",
+        "call_seq",
+        "caps",
+        "chain",
+        "child_count",
+        "children",
+        "closed_reason",
+        "committed",
+        "depth",
+        "id",
+        "inbox",
+        "last_input",
+        "last_output",
+        "live",
+        "messages",
+        "next_wake",
+        "open_requests",
+        "own",
+        "parent",
+        "plan",
+        "queue",
+        "queued",
+        "reserved",
+        "results",
+        "running",
+        "spent",
+        "state",
+        "task_call",
+        "total",
+        "transitions",
+        "turns",
+        "wake",
+        "wakes",
+        "wall",
+        "wall_since",
+    )
+
+    def __init__(self, id: str, parent: Node | None, agent: str, caps: Caps, plan: AgentPlan | None) -> None:
+        self.id = id
+        self.parent = parent
+        self.agent = agent
+        self.plan = plan
+        self.depth = 0 if parent is None else parent.depth + 1
+        self.chain: tuple[Node, ...] = (self,) if parent is None else (self, *parent.chain)
+        self.caps = caps
+        self.children: list[Node] = []
+        self.child_count = 0
+        self.state = State.IDLE
+        self.transitions: list[tuple[State, State]] = []
+        self.queue: deque[Node] = deque()
+        """Children that wait for a slot, first come first served."""
+        self.queued: str | None = None
+        """`"wake"`, `"resume"` or `"reopen"` while this handle waits for a slot of its parent."""
+        self.next_wake: tuple[str, bool] | None = None
+        """Prompt and `closes` of a wake that waits for a slot."""
+        self.running = 0
+        """Children that are running."""
+        self.active = 0
+        """Handles at or below this one that are running."""
+        self.live = 0
+        """Handles at or below that run or wait for a slot, plus `wait_for`s being asked: who is not parked."""
+        self.wall = 0
+        """Microseconds of running time up to `wall_since`."""
+        self.wall_since = 0
+        self.inbox: list[Item] = []
+        self.messages: list[Message] = []
+        self.committed = 0
+        self.call_seq = 0
+        self.wake: Wake | None = None
+        self.wakes = 0
+        self.task_call: str | None = None
+        """The parent's call this handle was spawned by, in the parent's current batch."""
+        self.own = Account()
+        self.total = Account()
+        self.spent = 0
+        """Token pool: usage, plus the reservations of calls that were lost or unreported."""
+        self.reserved = 0
+        self.turns = 0
+        self.last_input = 0
+        self.last_output = 0
+        self.bytes_since = 0
+        self.open_requests = 0
+        """Open requests at or below this handle."""
+        self.results: dict[str, str] = {}
+        """Whole outputs of tool results the model saw a part of, by call id."""
+        self.closed_reason: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.id} {self.state}>"
+
+    def below(self) -> Iterator[Node]:
+        """Yield this handle and everything below it, parents first."""
+        yield self
+        for child in self.children:
+            yield from child.below()
+
+
+class Replays:
+    """What the resume under way has repeated."""
+
+    __slots__ = ("rerun", "reused", "turns", "unused_answers", "unused_children", "verb")
+
+    def __init__(self, verb: str) -> None:
+        self.verb = verb
+        self.turns = 0
+        self.rerun: list[tuple[str, str, str, str]] = []
+        """Handle, tool, canonical arguments, idempotency key."""
+        self.reused: list[tuple[str, str, str, str]] = []
+        self.unused_answers: list[str] = []
+        self.unused_children: list[str] = []
+
+
+class Tree:
+    """The whole run."""
+
+    __slots__ = (
+        "agent",
+        "before",
+        "entry",
+        "next_effect",
+        "nodes",
+        "now",
+        "open",
+        "plan",
+        "policy",
+        "replays",
+        "requests",
+        "root",
+        "run_id",
+        "seq",
+        "waiting",
+    )
+
+    def __init__(self) -> None:
+        self.run_id = ""
+        self.agent = ""
+        self.policy = "rewind"
+        self.plan = Plan({})
+        self.nodes: dict[str, Node] = {}
+        self.root = Node("root", None, "", Caps(), None)
+        self.entry: Node | None = None
+        self.requests: dict[str, RequestState] = {}
+        self.open: dict[int, Effect] = {}
+        self.next_effect = 1
+        self.waiting: deque[Node] = deque()
+        """Handles whose model call waits for reservations in flight."""
+        self.replays: Replays | None = None
+        self.seq = 0
+        """Position of the last fact."""
+        self.now = 0
+        """Time of the last record, microseconds since 1970."""
+        self.before = 0
+        """Time of the record before it."""

@@ -1,0 +1,209 @@
+"""What hosts read: results, requests, views. Computed from the tree when asked for, never stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from overt.core.ledger import Account
+from overt.core.render import status_text
+from overt.core.suspension import public_answer, when
+from overt.core.tree import CallState, Node, RequestState, Tree
+from overt.message import Usage
+from overt.policy import HandleView
+from overt.request import Answer, ReplayedCall, Request
+from overt.result import ErrorInfo, Limit, Replay, State, Status, TaskResult
+
+__all__ = ("answers_of", "handle_view", "open_requests", "request_view", "result_of", "usage_of")
+
+
+def usage_of(account: Account) -> Usage:
+    """Return an account as public usage."""
+    return Usage.model_construct(
+        input_tokens=account.input,
+        output_tokens=account.output,
+        cached_tokens=account.cached,
+        reasoning_tokens=account.reasoning,
+        total_tokens=account.tokens,
+        turns=account.turns,
+        model_calls=account.model_calls,
+        tool_calls=account.tool_calls,
+        unreported_calls=account.unreported,
+    )
+
+
+def open_requests(tree: Tree, node: Node) -> Iterator[RequestState]:
+    """Yield the open requests in a handle and below it, in call order."""
+    if node.open_requests == 0:
+        return
+    seen: set[str] = set()
+    wake = node.wake
+    if wake is not None:
+        for call in wake.batch or ():
+            if call.request is not None and tree.requests[call.request].status == "open":
+                yield tree.requests[call.request]
+            elif call.child is not None and call.state == CallState.WAITING:
+                seen.add(call.child)
+                yield from open_requests(tree, tree.nodes[call.child])
+    for child in node.children:
+        if child.id not in seen:
+            yield from open_requests(tree, child)
+
+
+def request_view(tree: Tree, request: RequestState) -> Request:
+    """Return a request as its readers see it, with what answering it repeats."""
+    q = request.question
+    data: dict[str, Any] = json.loads(q.data)
+    replays, turns = _repeats(tree, request)
+    return Request.model_construct(
+        id=request.id,
+        kind=q.kind,
+        prompt=q.prompt,
+        url=q.url,
+        data=data,
+        answer_schema=None if q.schema is None else json.loads(q.schema),
+        expires_at=None if q.expires_at is None else when(q.expires_at),
+        path=tuple(request.handle.split("/")),
+        diverged=request.diverged,
+        replays=replays,
+        turns_again=turns,
+    )
+
+
+def _repeats(tree: Tree, request: RequestState) -> tuple[tuple[ReplayedCall, ...], int]:
+    """What a durable answer runs again: finished `rerun` calls and turns of every wake that would rewind."""
+    if tree.policy != "rewind" or request.question.kind in ("budget", "in_doubt"):
+        return (), 0
+    calls: list[ReplayedCall] = []
+    turns = 0
+    for node in tree.nodes[request.handle].chain:
+        wake = node.wake
+        if wake is None or node.state is not State.SUSPENDED:
+            continue
+        turns += wake.turns - wake.turns_kept
+        kept = {c.key for c in wake.checkpoint.batch or () if c.state == CallState.DONE}
+        for memory in wake.memory.values():
+            plan = node.plan
+            if (
+                memory.finished
+                and memory.finished_in == wake.attempt
+                and memory.key in wake.claimed
+                and memory.key not in kept
+                and memory.child is None
+                and (plan is None or plan.tools.get(memory.tool, "rerun") == "rerun")
+            ):
+                calls.append(replayed(node.id, memory.tool, memory.args, memory.key))
+    return tuple(calls), turns
+
+
+def replayed(handle: str, tool: str, args: str, key: str) -> ReplayedCall:
+    """Return one repeated call."""
+    return ReplayedCall.model_construct(handle=handle, tool=tool, arguments=json.loads(args), idempotency_key=key)
+
+
+def answers_of(tree: Tree, node: Node, key: str) -> list[tuple[RequestState, Answer[object]]]:
+    """Return the questions of a call that have their answers, in order."""
+    wake = node.wake
+    assert wake is not None
+    memory = wake.memory[key]
+    found: list[tuple[RequestState, Answer[object]]] = []
+    for id in memory.slots:
+        request = tree.requests[id]
+        if request.status != "answered":
+            break
+        found.append((request, public_answer(request)))
+    return found
+
+
+def handle_view(tree: Tree, node: Node) -> HandleView:
+    """Return a handle as it stands."""
+    first = next(open_requests(tree, node), None)
+    return HandleView(
+        id=node.id,
+        agent=node.agent,
+        state=node.state,
+        turns=node.turns,
+        total_tokens=node.total.tokens,
+        own_tokens=node.own.tokens,
+        inbox=len(node.inbox),
+        pending_kind=None if first is None else first.question.kind,
+    )
+
+
+def result_of(tree: Tree, node: Node, *, live: bool) -> TaskResult[Any]:
+    """Return the result of a handle's latest wake.
+
+    Args:
+        tree: The run.
+        node: The handle.
+        live: Whether a driver is at work on the run: a wake that runs is then still running, else it was cut off.
+    """
+    wake = node.wake
+    status = None if wake is None else wake.status
+    pendings: tuple[Request, ...] = ()
+    text: str | None = None
+    if node.open_requests:
+        pendings = tuple(request_view(tree, r) for r in open_requests(tree, node))
+    if status is None:
+        if node.state is State.CLOSED:
+            status = "closed"
+        elif wake is None and node.queued is None:
+            status = "closed" if node.closed_reason else "timeout"
+        elif live and node.live:
+            status, text = "timeout", f"{node.id} is still running."
+        elif node.live or _cut_below(node):
+            status, text = "interrupted", f"{node.id} was cut off; recover() goes on with it."
+        elif pendings:
+            more = f" (and {len(pendings) - 1} more)" if len(pendings) > 1 else ""
+            status, text = "pending", f"Waiting for an answer to: {pendings[0].prompt}{more}"
+        else:
+            status, text = "interrupted", f"{node.id} can go on; recover() does."
+    replay = None
+    if tree.replays is not None:
+        r = tree.replays
+        replay = Replay(
+            attempt=1 if wake is None else wake.attempt,
+            turns_bought_again=r.turns,
+            calls_rerun=tuple(replayed(*c) for c in r.rerun),
+            calls_reused=tuple(replayed(*c) for c in r.reused),
+            unused_answers=tuple(r.unused_answers),
+            unused_children=tuple(r.unused_children),
+        )
+    error = None
+    if wake is not None and wake.error is not None:
+        e = wake.error
+        error = ErrorInfo(
+            type=e.type,
+            message=e.message,
+            source=e.source,  # type: ignore[arg-type]  # ErrorSpec keeps it as text; pydantic checks it here
+            retryable=e.retryable,
+            status_code=e.status_code,
+            detail=e.detail,
+        )
+    final = text if text is not None else status_text(tree, node)
+    return TaskResult[Any].model_construct(
+        text=final,
+        partial="" if wake is None else wake.partial,
+        status=Status(status),
+        output=final if status == "done" else None,
+        limit=None if wake is None or wake.limit is None else Limit(wake.limit),
+        limit_at=None if wake is None else wake.limit_at,
+        pending=pendings[0] if pendings else None,
+        pendings=pendings,
+        turns=node.turns,
+        total_tokens=node.total.tokens,
+        own_tokens=node.own.tokens,
+        usage=usage_of(node.total),
+        own_usage=usage_of(node.own),
+        cost=None if node.total.unpriced else node.total.cost,
+        replay=replay,
+        verdicts=(),
+        error=error,
+        handle=node.id,
+        run_id=tree.run_id,
+    )
+
+
+def _cut_below(node: Node) -> bool:
+    return any(n.wake is not None and n.wake.cut for n in node.below())

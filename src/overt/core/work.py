@@ -1,0 +1,158 @@
+"""How a wake moves: what a running or suspended handle does next."""
+
+from __future__ import annotations
+
+from overt.core import facts as f
+from overt.core.admission import go_on, hand_over
+from overt.core.budget import Admitted, Stopped, Waits, admit_model, turn_cap
+from overt.core.calls import enter_new
+from overt.core.desk import Desk
+from overt.core.ending import fail, settle, stop
+from overt.core.inputs import ModelDone
+from overt.core.replay import match_delegations
+from overt.core.tree import Call, CallState, Node, Wake
+from overt.result import Limit, State
+
+__all__ = ("consider_all", "replied")
+
+
+def consider_all(d: Desk) -> None:
+    """Look at every touched handle until nothing moves any more."""
+    while d.touched:
+        _consider(d, d.touched.pop(0))
+        if not d.touched and d.tree.waiting:
+            _retry_waiting(d)
+
+
+def _consider(d: Desk, node: Node) -> None:
+    if node.queue:
+        hand_over(d, node)
+    wake = node.wake
+    if wake is None or wake.status is not None:
+        return
+    if node.state is State.RUNNING:
+        _advance(d, node, wake)
+    elif (
+        node.state is State.SUSPENDED
+        and node.queued is None
+        and all(c.state in (CallState.NEW, CallState.DONE, CallState.REFUSED) for c in wake.batch or ())
+    ):
+        go_on(d, node)
+
+
+def _advance(d: Desk, node: Node, wake: Wake) -> None:
+    if wake.model or wake.waiting:
+        return
+    if wake.batch is not None:
+        if not wake.rewind_due:
+            enter_new(d, node, wake)
+        if not _drained(d, node, wake):
+            return
+    if wake.rewind_due:
+        d.emit(f.Rewound(node.id))
+        d.touch(node)
+        return
+    _call_model(d, node, wake)
+
+
+def _drained(d: Desk, node: Node, wake: Wake) -> bool:
+    """Whether every call of the batch has its result; parks or stops the wake where that is what is left to do."""
+    asked = False
+    refused: Call | None = None
+    for call in wake.batch or ():
+        state = call.state
+        if state == CallState.ENTERED or state == CallState.CUT:
+            return False
+        if state == CallState.WAITING:
+            assert call.child is not None
+            child = d.tree.nodes[call.child]
+            if child.state is not State.SUSPENDED or child.live:
+                return False
+            asked = True
+        elif state == CallState.ASKED:
+            asked = True
+        elif state == CallState.REFUSED and refused is None:
+            refused = call
+    if asked:
+        d.emit(f.WakeParked(node.id))
+        if node.parent is not None:
+            d.touch(node.parent)
+        d.touch_above(node)
+        return False
+    if refused is not None and not wake.rewind_due:
+        assert refused.limit is not None and refused.at is not None
+        cap = d.tree.nodes[refused.at].caps.max_tool_calls
+        stop(d, node, Stopped(Limit(refused.limit), refused.at, str(cap)))
+        return False
+    return True
+
+
+def _call_model(d: Desk, node: Node, wake: Wake) -> None:
+    cap = turn_cap(node)
+    if wake.turns >= cap:
+        stop(d, node, Stopped(Limit.MAX_TURNS, node.id, str(cap)))
+        return
+    match admit_model(d.tree, node):
+        case Stopped() as stopped:
+            stop(d, node, stopped)
+        case Waits():
+            if not wake.waiting:
+                d.emit(f.ModelAwaited(node.id))
+        case Admitted(reserve, left):
+            d.emit(f.ModelCalled(node.id, d.tree.next_effect, reserve, left))
+
+
+def _retry_waiting(d: Desk) -> None:
+    for node in list(d.tree.waiting):
+        wake = node.wake
+        if wake is not None and wake.waiting:
+            _call_model(d, node, wake)
+
+
+REPLY_ERRORS = {
+    "refusal": ("Refusal", "The model refused to answer."),
+    "content_filter": ("ContentFilter", "The provider's content filter held back the reply."),
+    "length": ("OutputTruncated", "The reply was cut off by the output limit; nothing of it was executed."),
+}
+
+
+def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
+    """A model replied: post it, then go on with its calls, its text, or what is wrong with it."""
+    calls = inp.calls
+    if inp.finish == "length":
+        calls = tuple(c._replace(args=None, error="cut off by the output limit, not executed") for c in calls)
+    d.emit(
+        f.ModelReplied(
+            node.id,
+            inp.effect,
+            inp.text,
+            calls,
+            inp.tokens,
+            inp.cost,
+            inp.finish,
+            inp.model,
+            inp.reasoning,
+            inp.opaque,
+        )
+    )
+    if inp.finish == "length":
+        verdict = admit_model(d.tree, node)
+        if isinstance(verdict, Stopped) and verdict.limit is Limit.MAX_TOKENS:
+            stop(d, node, verdict)
+            return
+    if inp.finish in REPLY_ERRORS:
+        type, message = REPLY_ERRORS[inp.finish]
+        fail(d, node, f.ErrorSpec(type, message, "model"), drop=True)
+    elif not calls and not inp.text.strip():
+        fail(
+            d, node, f.ErrorSpec("EmptyReply", "The model replied with neither text nor calls.", "model", True), drop=True
+        )
+    elif not calls:
+        settle(d, node, "done")
+    elif wake.turns >= turn_cap(node):
+        cap = str(turn_cap(node))
+        for call in wake.batch or ():
+            d.emit(f.CallRefused(node.id, call.id, str(Limit.MAX_TURNS), node.id))
+        stop(d, node, Stopped(Limit.MAX_TURNS, node.id, cap))
+    elif not match_delegations(d, node, wake):
+        d.touch(node)

@@ -1,0 +1,120 @@
+"""Facts as JSON text and back.
+
+A record is `{"v": 1, "at": microseconds, "facts": [...]}`. A fact is an object with its `kind`; fields that have
+their default are left out, and so is `handle` where it is the one of the fact before. Field names are the ones in
+`overt.core.facts`, which is therefore the description of the format.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from overt.core import facts as f
+from overt.errors import JournalCorrupt, UnsupportedSchema
+from overt.journal.record import Record
+
+__all__ = ("SCHEMA", "decode", "encode", "record")
+
+SCHEMA = 1
+"""Version of the records written. History: 1, the first."""
+
+_KIND = {cls: kind for kind, cls in f.FACTS.items()}
+_dump = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def _fields(value: tuple[Any, ...]) -> dict[str, Any]:
+    """The fields of a named tuple that differ from their defaults."""
+    cls = cast("type[f.Caps]", type(value))
+    defaults: dict[str, Any] = cls._field_defaults
+    return {
+        name: _plain(item)
+        for name, item in zip(cls._fields, value, strict=True)
+        if name not in defaults or item != defaults[name]
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        if isinstance(value, f.Tokens):
+            return list(value) if value.total or value.cached or value.reasoning else list(value[:2])
+        if hasattr(value, "_fields"):
+            return _fields(cast("tuple[Any, ...]", value))
+        return [_plain(item) for item in cast("tuple[Any, ...]", value)]
+    return value
+
+
+def encode(at: int, facts: Sequence[f.Fact]) -> str:
+    """Return the text of one record."""
+    rows: list[dict[str, Any]] = []
+    handle: str | None = None
+    for fact in facts:
+        row = {"kind": _KIND[type(fact)], **_fields(fact)}
+        here = row.get("handle")
+        if here is not None and here == handle:
+            del row["handle"]
+        elif here is not None:
+            handle = here
+        rows.append(row)
+    return _dump({"v": SCHEMA, "at": at, "facts": rows})
+
+
+def _calls(rows: list[dict[str, Any]]) -> tuple[f.CallSpec, ...]:
+    return tuple(f.CallSpec(**row) for row in rows)
+
+
+_NESTED: dict[type, dict[str, Callable[[Any], Any]]] = {
+    f.HandleSpawned: {"caps": lambda row: f.Caps(**row)},
+    f.BudgetRaised: {"caps": lambda row: f.Caps(**row)},
+    f.ModelReplied: {"calls": _calls, "tokens": lambda row: f.Tokens(*row)},
+    f.ModelFailed: {"error": lambda row: f.ErrorSpec(**row)},
+    f.WakeSettled: {"error": lambda row: f.ErrorSpec(**row)},
+    f.CallAsked: {"question": lambda row: f.Question(**row)},
+}
+
+
+def decode(run_id: str, rec: Record) -> tuple[int, list[f.Fact]]:
+    """Return time (microseconds since 1970) and facts of a record.
+
+    Raises:
+        JournalCorrupt: The record is damaged; names run and position.
+        UnsupportedSchema: A newer release wrote it.
+    """
+    where = f"run {run_id}, position {rec.position}"
+    try:
+        row = json.loads(rec.text)
+        version = row["v"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise JournalCorrupt(f"{where}: the record is no journal record ({type(error).__name__})") from error
+    if not isinstance(version, int) or version > SCHEMA:
+        raise UnsupportedSchema(
+            f"{where}: the record has schema {version!r}, this release reads up to {SCHEMA}; use a newer overt"
+        )
+    facts: list[f.Fact] = []
+    handle: str | None = None
+    try:
+        for fields in row["facts"]:
+            cls = f.FACTS[fields.pop("kind")]
+            if "handle" in cls._fields:
+                handle = fields.setdefault("handle", handle)
+            for name, build in _NESTED.get(cls, {}).items():
+                if fields.get(name) is not None:
+                    fields[name] = build(fields[name])
+            facts.append(cls(**fields))
+        at = int(row["at"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise JournalCorrupt(f"{where}: a fact cannot be read ({type(error).__name__}: {error})") from error
+    if len(facts) != rec.count:
+        raise JournalCorrupt(f"{where}: the record holds {len(facts)} facts, the store says {rec.count}")
+    return at, facts
+
+
+def _encode_payload(payload: object) -> str:
+    at, facts = cast("tuple[int, Sequence[f.Fact]]", payload)
+    return encode(at, facts)
+
+
+def record(position: int, at: int, facts: Sequence[f.Fact]) -> Record:
+    """Return the facts of one input as a record that begins at `position`."""
+    return Record(position, len(facts), payload=(at, facts), encode=_encode_payload)

@@ -1,0 +1,411 @@
+"""Journals in one SQLite file, for every process of one machine."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final, TypeVar, final
+
+import anyio.to_thread
+
+from overt.errors import DefinitionError, JournalCorrupt
+from overt.journal._checks import (
+    append_conflict,
+    check_records,
+    claim_conflict,
+    exists,
+    not_found,
+    used_after_close,
+)
+from overt.journal._sqlite_file import Database
+from overt.journal._sqlite_worker import Job, Worker
+from overt.journal.record import Record
+from overt.journal.store import Claim, Owner, RunInfo
+
+__all__ = ("SQLiteStore",)
+
+T = TypeVar("T")
+
+_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_FREE = "owner_id = NULL, owner_host = NULL, owner_pid = NULL, owner_started = NULL, until = NULL"
+_APPEND = """
+UPDATE runs SET position = ?, status = ?
+WHERE run_id = ? AND position = ? AND epoch = ? AND owner_id IS NOT NULL
+"""
+_APPEND_AND_RELEASE = _APPEND.replace("WHERE", f", {_FREE} WHERE")
+
+
+@final
+class SQLiteStore:
+    """Keeps journals in one SQLite file on a local disk, shared by any number of processes of one machine.
+
+    The file is opened, and made if it is missing, at first use. It is kept in write-ahead-log mode with
+    `synchronous=FULL`: what a method wrote when it returns survives the death of the process and of the machine.
+    Appends that arrive while a commit is under way share the next one, so many runs cost little more than one.
+
+    A store may be used from several event loops, asyncio's and trio's, and from several threads. It has one thread
+    of its own, which waits for other processes' locks; a forked child opens the file anew by itself.
+
+    A call that is cancelled happens whole or not at all, and the caller cannot know which: a cancelled `append` may
+    have happened.
+
+    Args:
+        path: The file. Its folder must exist. SQLite keeps two more files beside it, `-wal` and `-shm`, while it is
+            open; copy a file with `VACUUM INTO` or when no process has it open.
+        busy_timeout: Seconds to wait for another process's lock before `StoreError`.
+
+    Raises:
+        DefinitionError: The path is empty, `:memory:` or holds NUL, or the timeout is negative.
+    """
+
+    __slots__ = ("__weakref__", "_busy_timeout", "_closed", "_lock", "_path", "_worker")
+
+    def __init__(self, path: str | os.PathLike[str], *, busy_timeout: float = 10.0) -> None:
+        name = os.fspath(path)
+        if name in ("", ":memory:") or "\0" in name:
+            raise DefinitionError(
+                f"SQLiteStore needs the path of a file, not {name!r}; for none there is MemoryStore"
+            )
+        if not 0 <= busy_timeout <= 1_000_000:
+            raise DefinitionError(f"busy_timeout is seconds from 0 to 1,000,000, not {busy_timeout!r}")
+        self._path: Final = Path(name).absolute()
+        self._busy_timeout: Final = busy_timeout
+        self._lock = threading.Lock()
+        self._closed = False
+        self._worker: Worker | None = None
+
+    def __repr__(self) -> str:
+        return f"SQLiteStore({str(self._path)!r})"
+
+    @property
+    def path(self) -> Path:
+        """The file, absolute."""
+        return self._path
+
+    async def create(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        agent: str,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
+    ) -> Claim:
+        """Start a journal with `records`, claimed by `owner`. Epoch 1. Durable on return.
+
+        Raises:
+            RunExists: The store has this run already; nothing was written.
+            StoreError: The records leave a gap, or the file cannot be written; the message says why.
+        """
+        last = check_records(run_id, records, after=0)
+        rows = _rows(run_id, records)
+        row = (
+            run_id,
+            last,
+            1,
+            owner.id,
+            owner.host,
+            owner.pid,
+            owner.started,
+            _micros(until),
+            "",
+            agent,
+            _micros(now),
+        )
+
+        def work(connection: sqlite3.Connection) -> None:
+            try:
+                connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            except sqlite3.IntegrityError:
+                raise exists(run_id) from None
+            _insert(connection, run_id, rows)
+
+        await self._do(run_id, work, writes=True)
+        return Claim(epoch=1, until=until)
+
+    async def append(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        after: int,
+        epoch: int,
+        status: str,
+        release: bool = False,
+    ) -> None:
+        """Append `records` in one atomic step; durable when this returns. When cancelled it may have happened.
+
+        The records' texts are written by the calling task, before it waits.
+
+        Args:
+            run_id: The run.
+            records: In order; may be empty to change only `status` or release the claim.
+            after: Position of the last fact the caller knows. Compared and set.
+            epoch: Epoch of the caller's claim.
+            status: The run's status as of these records, for lists.
+            release: Give up the claim in the same step.
+
+        Raises:
+            RunConflict: The position differs, or the epoch is not the latest, or the claim was released.
+            RunNotFound: No such run.
+            JournalCorrupt: The journal holds rows after its own end.
+            StoreError: The records do not follow on from `after`, or the file cannot be written; the message says
+                why, and whether the append may have happened all the same.
+        """
+        last = check_records(run_id, records, after=after)
+        rows = _rows(run_id, records)
+        statement = _APPEND_AND_RELEASE if release else _APPEND
+
+        def work(connection: sqlite3.Connection) -> None:
+            if connection.execute(statement, (last, status, run_id, after, epoch)).rowcount != 1:
+                raise _conflict(connection, run_id, after=after, given=epoch)
+            _insert(connection, run_id, rows)
+
+        await self._do(run_id, work, writes=True)
+
+    async def read(self, run_id: str, *, after: int = 0) -> Sequence[Record]:
+        """Return the records that end after position `after`, in order.
+
+        Raises:
+            RunNotFound: No such run.
+            JournalCorrupt: Positions have gaps or overlap, the head differs from the last row, or a row cannot be
+                read. The message names run and position.
+            StoreError: The file cannot be read; the message says why.
+        """
+
+        def work(connection: sqlite3.Connection) -> list[Record]:
+            # Head and rows must be of one moment, and other processes append.
+            connection.execute("BEGIN")
+            head, rows = _journal(connection, run_id, after)
+            connection.execute("COMMIT")
+            return _records(run_id, head, rows, after)
+
+        return await self._do(run_id, work, writes=False)
+
+    async def info(self, run_id: str) -> RunInfo:
+        """Return position and claim of a run.
+
+        Raises:
+            RunNotFound: No such run.
+            StoreError: The file cannot be read; the message says why.
+        """
+        return await self._do(run_id, lambda connection: _info(connection, run_id), writes=False)
+
+    async def claim(
+        self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False
+    ) -> Claim:
+        """Take the run for `owner`: a new epoch. Durable on return.
+
+        Free and expired claims are taken, those of processes of this machine that have ended, and those of the same
+        `owner.id`; `force` takes any.
+
+        Raises:
+            RunConflict: A living owner holds it until later than `now`; carries `owner` and `until`.
+            RunNotFound: No such run.
+            StoreError: The file cannot be written; the message says why.
+        """
+        end = _micros(until)
+
+        def work(connection: sqlite3.Connection) -> int:
+            row = connection.execute(
+                "SELECT epoch, until, owner_id, owner_host, owner_pid, owner_started FROM runs WHERE run_id = ?",
+                (run_id,),
+            ).fetchone()
+            if row is None:
+                raise not_found(run_id)
+            held_by = None if row[2] is None else Owner(id=row[2], host=row[3], pid=row[4], started=row[5])
+            refused = claim_conflict(
+                run_id, held_by=held_by, held_until=_moment(row[1]), owner=owner, now=now, force=force
+            )
+            if refused is not None:
+                raise refused
+            epoch: int = row[0] + 1
+            connection.execute(
+                "UPDATE runs SET epoch = ?, owner_id = ?, owner_host = ?, owner_pid = ?, owner_started = ?, until = ? "
+                "WHERE run_id = ?",
+                (epoch, owner.id, owner.host, owner.pid, owner.started, end, run_id),
+            )
+            return epoch
+
+        return Claim(epoch=await self._do(run_id, work, writes=True), until=until)
+
+    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> None:
+        """Move the end of the claim. Durable on return.
+
+        Raises:
+            RunConflict: The claim is no longer the one of `epoch`, or was released.
+            RunNotFound: No such run.
+            StoreError: The file cannot be written; the message says why.
+        """
+        end = _micros(until)
+
+        def work(connection: sqlite3.Connection) -> None:
+            done = connection.execute(
+                "UPDATE runs SET until = ? WHERE run_id = ? AND epoch = ? AND owner_id IS NOT NULL",
+                (end, run_id, epoch),
+            )
+            if done.rowcount != 1:
+                raise _conflict(connection, run_id, after=None, given=epoch)
+
+        await self._do(run_id, work, writes=True)
+
+    async def release(self, run_id: str, *, epoch: int) -> None:
+        """Give the claim up. Nothing happens where it is no longer the one of `epoch`. Durable on return.
+
+        Raises:
+            StoreError: The file cannot be written; the message says why.
+        """
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute(f"UPDATE runs SET {_FREE} WHERE run_id = ? AND epoch = ?", (run_id, epoch))
+
+        await self._do(run_id, work, writes=True)
+
+    async def close(self) -> None:
+        """Finish what is under way, close the file and end the thread. A second call does nothing.
+
+        Cancelled, it closes all the same, without the caller waiting for it. A store that is merely let go of is
+        closed when it is collected, and at the end of the program.
+        """
+        with self._lock:
+            self._closed = True
+            worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.stop()
+            await anyio.to_thread.run_sync(worker.join, abandon_on_cancel=True)
+
+    async def _do(self, run_id: str, work: Callable[[sqlite3.Connection], T], *, writes: bool) -> T:
+        return await self._current().do(Job(run_id, work, writes=writes))
+
+    def _current(self) -> Worker:
+        worker = self._worker
+        if worker is not None and worker.pid == os.getpid():
+            return worker
+        if worker is not None:
+            # In a forked child the lock may be held by a thread that is not there.
+            self._lock = threading.Lock()
+        with self._lock:
+            if self._closed:
+                raise used_after_close(repr(self))
+            if self._worker is worker:
+                self._worker = Worker(Database(self._path, self._busy_timeout))
+                weakref.finalize(self, self._worker.stop)
+            current = self._worker
+        assert current is not None
+        return current
+
+
+def _micros(moment: datetime) -> int:
+    """Microseconds since 1970; a float of seconds would not keep them."""
+    return (moment - _ZERO) // _MICROSECOND
+
+
+def _moment(micros: int | None) -> datetime | None:
+    return None if micros is None else _ZERO + micros * _MICROSECOND
+
+
+def _rows(run_id: str, records: Sequence[Record]) -> list[tuple[str, int, int, str]]:
+    return [(run_id, record.position, record.count, record.text) for record in records]
+
+
+def _insert(connection: sqlite3.Connection, run_id: str, rows: Sequence[tuple[str, int, int, str]]) -> None:
+    try:
+        connection.executemany("INSERT INTO journal VALUES (?, ?, ?, ?)", rows)
+    except sqlite3.IntegrityError:
+        raise JournalCorrupt(
+            f"run {run_id!r}: the journal holds rows at or after position {rows[0][1]}, where it should end"
+        ) from None
+
+
+def _info(connection: sqlite3.Connection, run_id: str) -> RunInfo:
+    row = connection.execute(
+        "SELECT position, epoch, owner_id, until, status, agent FROM runs WHERE run_id = ?", (run_id,)
+    ).fetchone()
+    if row is None:
+        raise not_found(run_id)
+    return RunInfo(
+        run_id=run_id,
+        position=row[0],
+        epoch=row[1],
+        owner=row[2],
+        until=_moment(row[3]),
+        status=row[4],
+        agent=row[5],
+    )
+
+
+def _conflict(connection: sqlite3.Connection, run_id: str, *, after: int | None, given: int) -> Exception:
+    info = _info(connection, run_id)
+    return append_conflict(
+        run_id,
+        position=info.position,
+        epoch=info.epoch,
+        owner=info.owner,
+        until=info.until,
+        after=after,
+        given=given,
+    )
+
+
+def _journal(
+    connection: sqlite3.Connection, run_id: str, after: int
+) -> tuple[object, list[tuple[object, ...]]]:
+    """Return the head's position and the rows from the one that holds fact `after + 1`, or the last one, on."""
+    head = connection.execute("SELECT position FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+    if head is None:
+        raise not_found(run_id)
+    # As bytes, so that a text that is no UTF-8 is found here and can be named.
+    cursor = connection.execute(
+        "SELECT position, count, CAST(text AS BLOB) FROM journal WHERE run_id = ?1 AND position >= coalesce("
+        "(SELECT max(position) FROM journal WHERE run_id = ?1 AND position <= ?2 + 1), 0) ORDER BY position",
+        (run_id, after),
+    )
+    return head[0], cursor.fetchall()
+
+
+def _records(run_id: str, head: object, rows: Sequence[tuple[object, ...]], after: int) -> list[Record]:
+    """Check the rows `_journal` found, and return those that end after `after`.
+
+    Raises:
+        JournalCorrupt: They are not a whole journal.
+    """
+    records: list[Record] = []
+    expected: int | None = 1 if after <= 0 else None
+    last = 0
+    for position, count, data in rows:
+        if (
+            not isinstance(position, int)
+            or not isinstance(count, int)
+            or count < 1
+            or not isinstance(data, bytes)
+        ):
+            raise JournalCorrupt(
+                f"run {run_id!r}: the row at position {position!r} is damaged (count {count!r})"
+            )
+        if expected is None:
+            # The first row of a later part only has to reach as far as what comes after it.
+            expected = position if position <= after + 1 else after + 1
+        if position != expected:
+            what = "is missing" if position > expected else "is there twice"
+            raise JournalCorrupt(
+                f"run {run_id!r}: position {min(position, expected)} {what} (a row is at {position})"
+            )
+        expected = position + count
+        last = position + count - 1
+        if last > after:
+            try:
+                records.append(Record(position, count, text=data.decode()))
+            except UnicodeDecodeError as error:
+                raise JournalCorrupt(
+                    f"run {run_id!r}: the text at position {position} is no UTF-8: {error}"
+                ) from None
+    if head != last:
+        raise JournalCorrupt(f"run {run_id!r}: the journal ends at position {last}, its head says {head!r}")
+    return records

@@ -1,0 +1,124 @@
+"""The options of a run, said once for `run`, `run_sync` and `Runtime`, and checked before anything happens."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic
+
+from typing_extensions import TypedDict, TypeVar
+
+from overt.clock import Clock
+from overt.errors import DefinitionError, MissingDeps, NoModel
+from overt.journal.store import Store
+from overt.message import Message, Model
+from overt.policy import Budget, ResumePolicy
+from overt.request import Answer, Request, WaitFor
+
+if TYPE_CHECKING:
+    from overt.agent import Agent
+
+__all__ = ("Options", "check_run", "model_of")
+
+DepsT = TypeVar("DepsT", default=None)
+
+
+class Options(TypedDict, Generic[DepsT], total=False):
+    """Everything a run may be told; each may be left out."""
+
+    model: Model | str
+    """The run's model, for every agent that names none."""
+    deps: DepsT
+    """Handed to tools as `ctx.deps`; never stored."""
+    store: Store
+    """Where the journal is kept. Left out: in memory."""
+    run_id: str
+    """Id of the run; left out, one is made up. One that exists is refused."""
+    resume_policy: ResumePolicy
+    """What an answer to a parked run does with the work since the checkpoint. `REWIND` if left out."""
+    history: Sequence[Message]
+    """Messages the transcript begins with."""
+    budget: Budget
+    """Caps of the root: the whole tree's bill."""
+    wait_for: WaitFor
+    """Answers requests at once, where no agent's own does."""
+    on_pending: Callable[[Request], Awaitable[None]]
+    """Told of every request at least once, after it is durable."""
+    verify_answer: Callable[[Request, Answer[Any]], bool | Awaitable[bool]]
+    """Asked before an answer is accepted; false refuses it."""
+    clock: Clock
+    """Where time comes from. Left out: the machine's."""
+    inbox_cap: int
+    """Items a handle's inbox holds; 8 if left out."""
+    max_concurrent_turns: int
+    """Model calls at once, in the whole tree; 8 if left out."""
+    max_divergences: int
+    """Questions a replay may ask otherwise than before, per wake; 2 if left out."""
+    shutdown: float
+    """Seconds `close` waits before it interrupts; 0.2 if left out."""
+    claim: float
+    """Seconds a driver's claim on the run lasts without renewal; 30 if left out."""
+    max_result_chars: int
+    """Characters the model sees of one tool result; 100,000 if left out."""
+
+
+_LEAST = {"inbox_cap": 1, "max_concurrent_turns": 1, "max_divergences": 0, "max_result_chars": 1}
+
+
+def check_run(agent: Agent[Any, Any], options: Mapping[str, object]) -> dict[str, Agent[Any, Any]]:
+    """Check everything that can be wrong with a run before it starts, and return its agents by name.
+
+    Raises:
+        DefinitionError: An option is unknown or out of range, or the teams do not resolve.
+        MissingDeps: An agent declares `deps_type`, and there are no `deps`.
+        NoModel: An agent has no model, and neither has the run nor the entry agent.
+    """
+    from overt.agent import resolve_team  # agent needs Options
+
+    if unknown := options.keys() - Options.__annotations__.keys():
+        known = ", ".join(sorted(Options.__annotations__))
+        raise DefinitionError(f"unknown option {min(unknown)!r}; the options are {known}")
+    for name, least in _LEAST.items():
+        value = options.get(name, least)
+        if not isinstance(value, int) or value < least:
+            raise DefinitionError(f"option {name!r} has to be an int of at least {least}, not {value!r}")
+    for name in ("shutdown", "claim"):
+        value = options.get(name, 1)
+        if (
+            not isinstance(value, (int, float))
+            or not 0 <= value < float("inf")
+            or (name == "claim" and not value)
+        ):
+            raise DefinitionError(f"option {name!r} has to be a positive number of seconds, not {value!r}")
+    run_id = options.get("run_id", "run")
+    if not isinstance(run_id, str) or not run_id.strip():
+        raise DefinitionError(f"option 'run_id' has to be a non-empty str, not {run_id!r}")
+    agents = resolve_team(agent)
+    for member in agents.values():
+        if member.deps_type not in (None, type(None)) and options.get("deps") is None:
+            raise MissingDeps(
+                f"agent {member.name!r} is declared with deps_type={_name(member.deps_type)}: "
+                "give the run deps=…"
+            )
+        model_of(member, entry=agent, options=options)
+    return agents
+
+
+def model_of(agent: Agent[Any, Any], *, entry: Agent[Any, Any], options: Mapping[str, object]) -> Model | str:
+    """Return the model an agent uses: its own, else the run's, else the entry agent's.
+
+    Raises:
+        NoModel: There is none of them.
+    """
+    for candidate in (agent.model, options.get("model"), entry.model):
+        if candidate is None:
+            continue
+        if not isinstance(candidate, (str, Model)):
+            raise DefinitionError(
+                f"option 'model' has to be a Model or a str, not {type(candidate).__name__}"
+            )
+        return candidate
+    raise NoModel(f"agent {agent.name!r} has no model: give the agent or the run model=…")
+
+
+def _name(kind: object) -> str:
+    return kind.__qualname__ if isinstance(kind, type) else str(kind)

@@ -1,0 +1,239 @@
+"""A store whose process dies at a chosen append, and gates to hold appends back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final, Literal, final
+
+import anyio
+
+from overt.journal.record import Record
+from overt.journal.store import Claim, Owner, RunInfo, Store
+
+__all__ = ("Crashed", "CrashingStore", "Gate")
+
+
+class Crashed(BaseException):
+    """The process is dead, as far as this store is concerned.
+
+    Derives from `BaseException`, so that no `except Exception` carries on as a killed process could not.
+    """
+
+
+@final
+class Gate:
+    """Holds one append back, see [`CrashingStore.hold`][overt.testing.crashing.CrashingStore.hold]."""
+
+    __slots__ = ("_open", "_reached")
+
+    def __init__(self) -> None:
+        self._reached = anyio.Event()
+        self._open = anyio.Event()
+
+    async def reached(self) -> None:
+        """Wait until the append has come and is held."""
+        await self._reached.wait()
+
+    def release(self) -> None:
+        """Let the append go on; before it has come, let it pass unheld."""
+        self._open.set()
+
+    async def wait(self) -> None:
+        """Come to the gate and wait until it is released; the store's part."""
+        self._reached.set()
+        await self._open.wait()
+
+
+@final
+class CrashingStore:
+    """Passes everything to `inner` until the process "dies" at one append, before or after it is written.
+
+    From then on every method raises `Crashed`, so nothing the code under test does in its last moments is stored. The
+    claims taken through this store become void at the same moment, as those of a dead process are, so the next
+    process takes its runs at once.
+
+    ```python
+    store = CrashingStore(MemoryStore(), crash_at=3, when="after")
+    ...  # run until `Crashed` comes out, perhaps in an exception group
+    await Runtime.open(agent, run_id, store=store.survivor)
+    ```
+
+    Args:
+        inner: Where everything is kept.
+        crash_at: Which append dies, counted from 1 over all runs; a `create` is one, an append without records too.
+            `None` for none.
+        when: Whether that append is lost (`"before"`) or written (`"after"`).
+    """
+
+    __slots__ = ("__weakref__", "_appends", "_claims", "_crash_at", "_crashed", "_gates", "_inner", "_when")
+
+    def __init__(
+        self, inner: Store, *, crash_at: int | None = None, when: Literal["before", "after"] = "before"
+    ) -> None:
+        if crash_at is not None and crash_at < 1:
+            raise ValueError("appends are counted from 1")
+        self._inner: Final = inner
+        self._crash_at: Final = crash_at
+        self._when: Final = when
+        self._appends = 0
+        self._crashed = False
+        self._claims: dict[str, int] = {}
+        self._gates: dict[int, Gate] = {}
+
+    @property
+    def appends(self) -> int:
+        """How many appends have begun, creates and the one that crashed included."""
+        return self._appends
+
+    @property
+    def crashed(self) -> bool:
+        """Whether the process is dead."""
+        return self._crashed
+
+    @property
+    def survivor(self) -> Store:
+        """The inner store: what the next process finds."""
+        return self._inner
+
+    def hold(self, n: int) -> Gate:
+        """Hold the `n`-th append back, before it is written, until the gate is released.
+
+        Raises:
+            ValueError: That append has begun already, or is held already.
+        """
+        if n <= self._appends or n in self._gates:
+            raise ValueError(f"append {n} has begun already or is held already")
+        gate = self._gates[n] = Gate()
+        return gate
+
+    async def create(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        agent: str,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
+    ) -> Claim:
+        """`create` of the inner store, unless the process dies at it.
+
+        Raises:
+            Crashed: The process is dead.
+        """
+        crashes = await self._begin()
+        claim = await self._inner.create(run_id, records, agent=agent, owner=owner, now=now, until=until)
+        self._claims[run_id] = claim.epoch
+        await self._end(crashes)
+        return claim
+
+    async def append(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        after: int,
+        epoch: int,
+        status: str,
+        release: bool = False,
+    ) -> None:
+        """`append` of the inner store, unless the process dies at it.
+
+        Raises:
+            Crashed: The process is dead.
+        """
+        crashes = await self._begin()
+        await self._inner.append(run_id, records, after=after, epoch=epoch, status=status, release=release)
+        await self._end(crashes)
+
+    async def read(self, run_id: str, *, after: int = 0) -> Sequence[Record]:
+        """`read` of the inner store.
+
+        Raises:
+            Crashed: The process is dead.
+        """
+        self._check()
+        return await self._inner.read(run_id, after=after)
+
+    async def info(self, run_id: str) -> RunInfo:
+        """`info` of the inner store.
+
+        Raises:
+            Crashed: The process is dead.
+        """
+        self._check()
+        return await self._inner.info(run_id)
+
+    async def claim(
+        self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False
+    ) -> Claim:
+        """`claim` of the inner store.
+
+        Raises:
+            Crashed: The process is dead.
+        """
+        self._check()
+        claim = await self._inner.claim(run_id, owner=owner, now=now, until=until, force=force)
+        self._claims[run_id] = claim.epoch
+        if self._crashed:
+            # It died while the claim was under way.
+            await self._die()
+        return claim
+
+    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> None:
+        """`renew` of the inner store.
+
+        Raises:
+            Crashed: The process is dead.
+        """
+        self._check()
+        await self._inner.renew(run_id, epoch=epoch, until=until)
+
+    async def release(self, run_id: str, *, epoch: int) -> None:
+        """`release` of the inner store.
+
+        Raises:
+            Crashed: The process is dead.
+        """
+        self._check()
+        await self._inner.release(run_id, epoch=epoch)
+
+    async def close(self) -> None:
+        """Nothing: the inner store stays open for the next process.
+
+        Raises:
+            Crashed: The process is dead.
+        """
+        self._check()
+
+    async def _begin(self) -> bool:
+        """Count an append and wait at its gate; return whether the process dies after it."""
+        self._check()
+        self._appends += 1
+        number = self._appends
+        gate = self._gates.get(number)
+        if gate is not None:
+            await gate.wait()
+            self._check()
+        if number != self._crash_at:
+            return False
+        if self._when == "before":
+            await self._die()
+        return True
+
+    async def _end(self, crashes: bool) -> None:
+        if crashes or self._crashed:
+            await self._die()
+
+    async def _die(self) -> None:
+        self._crashed = True
+        with anyio.CancelScope(shield=True):
+            while self._claims:
+                run_id, epoch = self._claims.popitem()
+                await self._inner.release(run_id, epoch=epoch)
+        raise Crashed(f"the process died at append {self._crash_at}")
+
+    def _check(self) -> None:
+        if self._crashed:
+            raise Crashed(f"the process died at append {self._crash_at}")

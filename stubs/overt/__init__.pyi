@@ -1,0 +1,708 @@
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    overload,
+    runtime_checkable,
+)
+
+from pydantic import AwareDatetime, BaseModel, JsonValue
+from typing_extensions import TypeForm, TypeVar, Unpack
+
+DepsT = TypeVar("DepsT", default=None)
+CtxT = TypeVar("CtxT", covariant=True, default=object)
+ToolDepsT = TypeVar("ToolDepsT", contravariant=True)
+OutputT = TypeVar("OutputT", default=str)
+T = TypeVar("T", default=JsonValue)
+D = TypeVar("D")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# ---------------------------------------------------------------- results
+
+class Status(StrEnum):
+    DONE = "done"
+    PENDING = "pending"
+    INCOMPLETE = "incomplete"
+    INTERRUPTED = "interrupted"
+    CLOSED = "closed"
+    TIMEOUT = "timeout"
+    ERROR = "error"
+
+class Limit(StrEnum):
+    MAX_TURNS = "maxTurns"
+    COMPLETION = "completion"
+    MAX_TOKENS = "maxTokens"
+    MAX_TOOL_CALLS = "maxToolCalls"
+    MAX_WALL = "maxWall"
+    MAX_COST = "maxCost"
+    MAX_MODEL_CALLS = "maxModelCalls"
+
+class State(StrEnum):
+    IDLE = "idle"
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    CLOSED = "closed"
+
+class Usage(BaseModel):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    total_tokens: int = 0
+    turns: int = 0
+    model_calls: int = 0
+    tool_calls: int = 0
+    unreported_calls: int = 0
+    def __add__(self, other: Usage) -> Usage: ...
+
+class ErrorInfo(BaseModel):
+    type: str
+    message: str
+    source: Literal["model", "tool", "wait_for", "guardrail", "completion", "hook", "store", "runtime"]
+    retryable: bool = False
+    status_code: int | None = None
+    detail: str | None = None
+
+class ReplayedCall(BaseModel):
+    handle: str
+    tool: str
+    arguments: dict[str, JsonValue]
+    idempotency_key: str
+
+class Replay(BaseModel):
+    attempt: int
+    turns_bought_again: int
+    calls_rerun: tuple[ReplayedCall, ...] = ()
+    calls_reused: tuple[ReplayedCall, ...] = ()
+    unused_answers: tuple[str, ...] = ()
+    unused_children: tuple[str, ...] = ()
+
+class Verdict(BaseModel):
+    ok: bool
+    reason: str
+    number: int
+
+class TaskResult(BaseModel, Generic[OutputT]):
+    text: str
+    partial: str
+    status: Status
+    output: OutputT | None = None
+    limit: Limit | None = None
+    limit_at: str | None = None
+    pending: Request | None = None
+    pendings: tuple[Request, ...] = ()
+    turns: int
+    total_tokens: int
+    own_tokens: int
+    usage: Usage
+    own_usage: Usage
+    cost: Decimal | None = None
+    replay: Replay | None = None
+    verdicts: tuple[Verdict, ...] = ()
+    error: ErrorInfo | None = None
+    handle: str
+    run_id: str
+    @property
+    def is_error(self) -> bool: ...
+    def raise_for_status(self) -> TaskResult[OutputT]: ...
+    def unwrap(self) -> OutputT: ...
+
+# ---------------------------------------------------------------- suspension
+
+class Request(BaseModel):
+    id: str
+    kind: str
+    prompt: str
+    url: str | None = None
+    data: dict[str, JsonValue] = {}
+    answer_schema: dict[str, JsonValue] | None = None
+    expires_at: AwareDatetime | None = None
+    path: tuple[str, ...] = ()
+    diverged: bool = False
+    replays: tuple[ReplayedCall, ...] = ()
+    turns_again: int = 0
+
+class Answer(BaseModel, Generic[T]):
+    id: str
+    ok: bool
+    data: T | None = None
+    reason: str | None = None
+    by: str | None = None
+    at: datetime | None = None
+
+WaitFor = Callable[[Request], Awaitable[Answer[Any] | None]]
+
+def pending(
+    *,
+    kind: str,
+    prompt: str,
+    url: str | None = None,
+    data: Mapping[str, object] | None = None,
+    answer_type: TypeForm[object] | None = None,
+    expires_at: datetime | None = None,
+) -> ToolResult: ...
+
+# ---------------------------------------------------------------- tools
+
+class ToolCall(BaseModel):
+    id: str
+    name: str
+    arguments: dict[str, JsonValue] = {}
+
+@dataclass(frozen=True)
+class ToolResult:
+    output: str
+    is_error: bool
+    metadata: Mapping[str, JsonValue]
+    pending: Request | None
+    def __init__(
+        self, output: str = "", *, is_error: bool = False, metadata: Mapping[str, object] | None = None
+    ) -> None: ...
+
+class ToolContext(Generic[CtxT]):
+    run_id: str
+    handle: str
+    agent: str
+    call: ToolCall
+    answer: Answer[Any] | None
+    answers: tuple[Answer[Any], ...]
+    idempotency_key: str
+    attempt: int
+    @property
+    def deps(self) -> CtxT: ...
+    @overload
+    async def ask(
+        self,
+        prompt: str,
+        *,
+        answer_type: TypeForm[T],
+        kind: str = "input",
+        url: str | None = None,
+        data: Mapping[str, object] | None = None,
+        expires_at: datetime | None = None,
+    ) -> Answer[T]: ...
+    @overload
+    async def ask(
+        self,
+        prompt: str,
+        *,
+        kind: str = "input",
+        url: str | None = None,
+        data: Mapping[str, object] | None = None,
+        expires_at: datetime | None = None,
+    ) -> Answer[JsonValue]: ...
+    async def once(self, label: str, fn: Callable[[], Awaitable[T]]) -> T: ...
+
+class AnyTool(Protocol[ToolDepsT]):
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def input_schema(self) -> dict[str, JsonValue]: ...
+    def __takes_deps__(self, deps: ToolDepsT, /) -> None: ...
+
+class Tool(Generic[D, P, R]):
+    name: str
+    description: str
+    input_schema: dict[str, JsonValue]
+    on_replay: Literal["rerun", "reuse"]
+    timeout: float | None
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    def __takes_deps__(self, deps: D, /) -> None: ...
+
+class ToolDecorator(Protocol):
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[ToolContext[D], P], R], /
+    ) -> Tool[D, Concatenate[ToolContext[D], P], R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> Tool[object, P, R]: ...
+
+@overload
+def tool(
+    fn: Callable[Concatenate[ToolContext[D], P], R], /
+) -> Tool[D, Concatenate[ToolContext[D], P], R]: ...
+@overload
+def tool(fn: Callable[P, R], /) -> Tool[object, P, R]: ...
+@overload
+def tool(
+    fn: Callable[P, R],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    on_replay: Literal["rerun", "reuse"] = "rerun",
+    timeout: float | None = None,
+) -> Tool[Any, P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    on_replay: Literal["rerun", "reuse"] = "rerun",
+    timeout: float | None = None,
+) -> ToolDecorator: ...
+
+# ---------------------------------------------------------------- policy
+
+class ResumePolicy(StrEnum):
+    REWIND = "rewind"
+    CONTINUE = "continue"
+
+class Budget(BaseModel):
+    max_turns: int = 6
+    max_tokens: int | None = None
+    max_tool_calls: int | None = None
+    max_model_calls: int | None = None
+    max_wall: float | None = None
+    max_cost: Decimal | None = None
+    max_children: int | None = None
+    max_concurrent: int = 8
+    max_depth: int = 3
+
+class LimitInfo(BaseModel):
+    limit: Limit
+    at: str
+    cap: Decimal
+    spent: Decimal
+    handle: str
+
+class Stop:
+    def __init__(self) -> None: ...
+
+class Extend:
+    def __init__(self, budget: Budget) -> None: ...
+
+class Suspend:
+    def __init__(self, prompt: str | None = None) -> None: ...
+
+LimitDecision = Stop | Extend | Suspend
+
+class Allow:
+    def __init__(self) -> None: ...
+
+class Deny:
+    def __init__(self, reason: str) -> None: ...
+
+class Ask:
+    def __init__(
+        self,
+        prompt: str,
+        *,
+        kind: str = "approval",
+        answer_type: TypeForm[object] | None = None,
+        expires_at: datetime | None = None,
+    ) -> None: ...
+
+class GuardrailEvent:
+    run_id: str
+    handle: str
+    agent: str
+    call: ToolCall
+
+Ruling = Allow | Deny | Ask
+Guardrail = Callable[[GuardrailEvent], Ruling | Awaitable[Ruling]]
+
+def require_approval(
+    *tools: str, when: Callable[[Mapping[str, JsonValue]], bool] | None = None
+) -> Guardrail: ...
+
+class Attempt(Generic[OutputT]):
+    text: str
+    output: OutputT | None
+    tool_calls: Sequence[tuple[ToolCall, ToolResult]]
+    number: int
+
+class Completion:
+    def __init__(
+        self,
+        verify: Callable[[Attempt[Any]], tuple[bool, str] | Awaitable[tuple[bool, str]]],
+        *,
+        max_attempts: int,
+    ) -> None: ...
+
+# ---------------------------------------------------------------- models and transcript
+
+class TextPart(BaseModel):
+    kind: Literal["text"] = "text"
+    text: str
+
+class ImagePart(BaseModel):
+    kind: Literal["image"] = "image"
+    url: str | None = None
+    data: str | None = None
+    media_type: str | None = None
+
+class FilePart(BaseModel):
+    kind: Literal["file"] = "file"
+    url: str | None = None
+    data: str | None = None
+    media_type: str | None = None
+    name: str | None = None
+
+UserPart = TextPart | ImagePart | FilePart
+
+class SystemMessage(BaseModel):
+    role: Literal["system"] = "system"
+    text: str
+
+class UserMessage(BaseModel):
+    role: Literal["user"] = "user"
+    text: str
+    parts: tuple[UserPart, ...] = ()
+
+class AssistantMessage(BaseModel):
+    role: Literal["assistant"] = "assistant"
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    reasoning: str | None = None
+    opaque: dict[str, JsonValue] | None = None
+
+class ToolMessage(BaseModel):
+    role: Literal["tool"] = "tool"
+    text: str
+    call_id: str
+    name: str
+    is_error: bool = False
+    metadata: dict[str, JsonValue] = {}
+
+Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
+
+class ModelSettings(BaseModel):
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+    tool_choice: Literal["auto", "required", "none"] | None = None
+    parallel_tool_calls: bool | None = None
+    stop: tuple[str, ...] = ()
+    extra: dict[str, JsonValue] = {}
+    def over(self, base: ModelSettings) -> ModelSettings: ...
+
+@dataclass(frozen=True, kw_only=True)
+class ToolSpec:
+    name: str
+    description: str
+    input_schema: Mapping[str, JsonValue]
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRequest:
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    agent: str = ""
+    handle: str = ""
+    model: str = ""
+    settings: ModelSettings = ...
+    output_schema: Mapping[str, JsonValue] | None = None
+    max_output_tokens: int | None = None
+    deadline: datetime | None = None
+
+class ModelResponse(BaseModel):
+    message: AssistantMessage
+    usage: Usage | None = None
+    finish_reason: Literal["stop", "tool_calls", "length", "content_filter", "refusal", "unknown"] = "stop"
+    raw_finish_reason: str | None = None
+    model: str = ""
+    invalid_arguments: dict[int, str] = {}
+
+@runtime_checkable
+class Model(Protocol):
+    @property
+    def name(self) -> str: ...
+    async def generate(self, request: ModelRequest) -> ModelResponse: ...
+
+# ---------------------------------------------------------------- around a run
+
+class RetryPolicy(BaseModel):
+    max_retries: int = 2
+    base: float = ...
+    cap: float = ...
+
+class BeforeLLM:
+    handle: str
+    turn: int
+    model: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...]
+
+class AfterLLM:
+    handle: str
+    turn: int
+    model: str
+    response: ModelResponse
+
+class BeforeTool:
+    handle: str
+    turn: int
+    call: ToolCall
+
+class AfterTool:
+    handle: str
+    turn: int
+    call: ToolCall
+    result: ToolResult
+
+class LLMOverride:
+    def __init__(
+        self, *, messages: Sequence[Message] | None = None, tools: Sequence[AnyTool[Any]] | None = None
+    ) -> None: ...
+
+class ToolOverride:
+    def __init__(
+        self, *, result: ToolResult | None = None, arguments: Mapping[str, object] | None = None
+    ) -> None: ...
+
+class Hooks:
+    def __init__(
+        self,
+        *,
+        before_llm: Callable[[BeforeLLM], LLMOverride | Awaitable[LLMOverride | None] | None] | None = None,
+        after_llm: Callable[[AfterLLM], Awaitable[None] | None] | None = None,
+        before_tool: Callable[[BeforeTool], ToolOverride | Awaitable[ToolOverride | None] | None]
+        | None = None,
+        after_tool: Callable[[AfterTool], ToolOverride | Awaitable[ToolOverride | None] | None] | None = None,
+    ) -> None: ...
+
+class MetricEvent(BaseModel):
+    event: Literal["llm", "tool", "run"]
+    model: str | None = None
+    tool: str | None = None
+    status: str
+    seconds: float
+    tokens: int = 0
+    pending: bool = False
+
+class Event(BaseModel):
+    kind: str
+    position: int
+    handle: str
+
+class Ledger:
+    def to_mermaid(self) -> str: ...
+
+@runtime_checkable
+class Clock(Protocol):
+    def now(self) -> datetime: ...
+    def monotonic(self) -> float: ...
+    async def sleep(self, seconds: float) -> None: ...
+
+class Store(Protocol): ...
+
+class RunStream(Generic[OutputT]):
+    runtime: Runtime[OutputT]
+    def __aiter__(self) -> AsyncIterator[Event]: ...
+    async def __aenter__(self) -> RunStream[OutputT]: ...
+    async def __aexit__(self, *exc: object) -> None: ...
+    async def result(self) -> TaskResult[OutputT]: ...
+
+class Options(TypedDict, Generic[DepsT], total=False):
+    model: Model | str
+    deps: DepsT
+    store: Store
+    run_id: str
+    resume_policy: ResumePolicy
+    history: Sequence[Message]
+    budget: Budget
+    guardrails: Sequence[Guardrail]
+    wait_for: WaitFor
+    on_pending: Callable[[Request], Awaitable[None]]
+    verify_answer: Callable[[Request, Answer[Any]], bool | Awaitable[bool]]
+    on_limit: Callable[[LimitInfo], LimitDecision | Awaitable[LimitDecision]]
+    hooks: Hooks
+    on_metric: Callable[[MetricEvent], None]
+    clock: Clock
+    inbox_cap: int
+    max_concurrent_turns: int
+    max_divergences: int
+    shutdown: float
+    claim: float
+    max_result_chars: int
+    retry: RetryPolicy
+
+# ---------------------------------------------------------------- agents and runs
+
+class Agent(Generic[DepsT, OutputT]):
+    name: str
+    @overload
+    def __init__(
+        self: Agent[None, str],
+        name: str,
+        *,
+        does: str,
+        tools: Sequence[AnyTool[None]] = (),
+        soul: str | Callable[[None], str] | None = None,
+        soul_file: str | Path | None = None,
+        team: Sequence[Agent[Any, Any]] = (),
+        budget: Budget | None = None,
+        model: Model | str | None = None,
+        settings: ModelSettings | None = None,
+        wait_for: WaitFor | None = None,
+        guardrails: Sequence[Guardrail] = (),
+        completion: Completion | None = None,
+        hooks: Hooks | None = None,
+        on_metric: Callable[[MetricEvent], None] | None = None,
+        on_spawn: Callable[[Handle], None] | None = None,
+        on_close: Callable[[Handle, str], None] | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Agent[DepsT, str],
+        name: str,
+        *,
+        does: str,
+        tools: Sequence[AnyTool[DepsT]] = (),
+        soul: str | Callable[[DepsT], str] | None = None,
+        soul_file: str | Path | None = None,
+        team: Sequence[Agent[Any, Any]] = (),
+        budget: Budget | None = None,
+        model: Model | str | None = None,
+        settings: ModelSettings | None = None,
+        wait_for: WaitFor | None = None,
+        guardrails: Sequence[Guardrail] = (),
+        completion: Completion | None = None,
+        hooks: Hooks | None = None,
+        on_metric: Callable[[MetricEvent], None] | None = None,
+        on_spawn: Callable[[Handle], None] | None = None,
+        on_close: Callable[[Handle, str], None] | None = None,
+        deps_type: type[DepsT],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Agent[None, OutputT],
+        name: str,
+        *,
+        does: str,
+        tools: Sequence[AnyTool[None]] = (),
+        soul: str | Callable[[None], str] | None = None,
+        soul_file: str | Path | None = None,
+        team: Sequence[Agent[Any, Any]] = (),
+        budget: Budget | None = None,
+        model: Model | str | None = None,
+        settings: ModelSettings | None = None,
+        wait_for: WaitFor | None = None,
+        guardrails: Sequence[Guardrail] = (),
+        completion: Completion | None = None,
+        hooks: Hooks | None = None,
+        on_metric: Callable[[MetricEvent], None] | None = None,
+        on_spawn: Callable[[Handle], None] | None = None,
+        on_close: Callable[[Handle, str], None] | None = None,
+        output_type: TypeForm[OutputT],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Agent[DepsT, OutputT],
+        name: str,
+        *,
+        does: str,
+        tools: Sequence[AnyTool[DepsT]] = (),
+        soul: str | Callable[[DepsT], str] | None = None,
+        soul_file: str | Path | None = None,
+        team: Sequence[Agent[Any, Any]] = (),
+        budget: Budget | None = None,
+        model: Model | str | None = None,
+        settings: ModelSettings | None = None,
+        wait_for: WaitFor | None = None,
+        guardrails: Sequence[Guardrail] = (),
+        completion: Completion | None = None,
+        hooks: Hooks | None = None,
+        on_metric: Callable[[MetricEvent], None] | None = None,
+        on_spawn: Callable[[Handle], None] | None = None,
+        on_close: Callable[[Handle, str], None] | None = None,
+        output_type: TypeForm[OutputT],
+        deps_type: type[DepsT],
+    ) -> None: ...
+    async def run(
+        self, prompt: str, **options: Unpack[Options[DepsT]]
+    ) -> tuple[TaskResult[OutputT], Runtime[OutputT]]: ...
+    def run_sync(
+        self, prompt: str, **options: Unpack[Options[DepsT]]
+    ) -> tuple[TaskResult[OutputT], Runtime[OutputT]]: ...
+    def stream(self, prompt: str, **options: Unpack[Options[DepsT]]) -> RunStream[OutputT]: ...
+    def loop(self, **options: Unpack[Options[DepsT]]) -> Loop[OutputT]: ...
+    def as_tool(self, *, name: str | None = None, description: str | None = None) -> AnyTool[Any]: ...
+    def with_team(self, *team: Agent[Any, Any]) -> Agent[DepsT, OutputT]: ...
+
+class Loop(Generic[OutputT]):
+    status: State
+    turns: int
+    runtime: Runtime[OutputT]
+    async def run(self, prompt: str, *, model: Model | str | None = None) -> TaskResult[OutputT]: ...
+    async def resume(self, answer: Answer[Any] | Sequence[Answer[Any]]) -> TaskResult[OutputT]: ...
+
+class InboxItem(BaseModel):
+    sender: str = "external"
+    channel: str = "external"
+    text: str
+
+class PostResult(BaseModel):
+    ok: bool
+    error: str | None = None
+
+class HandleView(BaseModel):
+    id: str
+    agent: str
+    state: State
+    turns: int
+    total_tokens: int
+    own_tokens: int
+    inbox: int
+    pending_kind: str | None = None
+
+class Handle:
+    id: str
+    agent: str
+
+class Runtime(Generic[OutputT]):
+    id: str
+    root: Handle
+    policy: ResumePolicy
+    def __init__(self, agent: Agent[DepsT, OutputT], **options: Unpack[Options[DepsT]]) -> None: ...
+    @classmethod
+    async def open(
+        cls, agent: Agent[DepsT, T], run_id: str, /, **options: Unpack[Options[DepsT]]
+    ) -> Runtime[T]: ...
+    async def __aenter__(self) -> Runtime[OutputT]: ...
+    async def __aexit__(self, *exc: object) -> None: ...
+    async def run(self, prompt: str) -> TaskResult[OutputT]: ...
+    def result(self) -> TaskResult[OutputT]: ...
+    async def resume(
+        self, answer: Answer[Any] | Sequence[Answer[Any]], *, policy: ResumePolicy | None = None
+    ) -> TaskResult[OutputT]: ...
+    def resume_sync(
+        self, answer: Answer[Any] | Sequence[Answer[Any]], *, policy: ResumePolicy | None = None
+    ) -> TaskResult[OutputT]: ...
+    async def recover(
+        self, *, policy: ResumePolicy | None = None, force: bool = False
+    ) -> TaskResult[OutputT]: ...
+    async def extend(self, budget: Budget, *, handle: Handle | str | None = None) -> TaskResult[OutputT]: ...
+    async def spawn(self, parent: Handle | str, agent: str, *, budget: Budget | None = None) -> Handle: ...
+    async def post(self, handle: Handle | str, item: InboxItem) -> PostResult: ...
+    async def wake(self, handle: Handle | str, prompt: str = "") -> PostResult: ...
+    async def wait(self, handle: Handle | str, *, timeout: float | None = None) -> TaskResult[object]: ...
+    async def run_turn(self, handle: Handle | str, prompt: str) -> TaskResult[object]: ...
+    async def interrupt(self, handle: Handle | str | None = None) -> None: ...
+    async def close(
+        self, handle: Handle | str | None = None, *, force: bool = False, reason: str | None = None
+    ) -> None: ...
+    def list(self) -> tuple[HandleView, ...]: ...
+    def inspect(self, handle: Handle | str) -> HandleView: ...
+    def handle(self, id: str) -> Handle: ...
+    def usage_tokens(self, handle: Handle | str) -> int: ...
+    def remaining(self, handle: Handle | str) -> Budget: ...
+    def transcript(self, handle: Handle | str) -> tuple[Message, ...]: ...
+    def tool_result(self, handle: Handle | str, call_id: str) -> str: ...
+    def pendings(self) -> tuple[Request, ...]: ...
+    def transitions(self, handle: Handle | str) -> tuple[tuple[State, State], ...]: ...
+    def trace(self) -> tuple[str, ...]: ...
+    def ledger(self) -> Ledger: ...
+    def events(self, *, after: int = 0) -> tuple[Event, ...]: ...

@@ -1,0 +1,11 @@
+"""What every test has: async tests run on asyncio and on trio."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """The event loop of an async test; others do not ask for it and run once."""
+    return str(request.param)

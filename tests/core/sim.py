@@ -1,0 +1,251 @@
+"""The core without a driver: inputs in, facts out, and the invariants that hold after every one of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from overt.core import facts as f
+from overt.core import inputs as i
+from overt.core.apply import apply_all
+from overt.core.budget import slots
+from overt.core.decide import decide
+from overt.core.effects import AskHost, CallModel, CallTool
+from overt.core.plan import AgentPlan, Plan
+from overt.core.tree import CallState, Node, Tree
+from overt.core.views import result_of
+from overt.journal.codec import decode, record
+from overt.message import AssistantMessage, ToolMessage
+from overt.result import State, TaskResult
+
+TOOLS = {"t": "rerun", "u": "reuse", "ask": "rerun"}
+
+
+def plan(**options: Any) -> Plan:
+    """Three agents, cyclic enough to nest; every tool kind."""
+    caps = options.pop("caps", {})
+    wait_for = options.pop("hosted", ())
+    teams = {"a": ("b", "c"), "b": ("c",), "c": ()}
+    agents = {
+        name: AgentPlan(name, team, dict(TOOLS), caps.get(name, f.Caps()), name in wait_for)
+        for name, team in teams.items()
+    }
+    return Plan(agents, **options)
+
+
+class Sim:
+    """A run whose effects are performed by the test."""
+
+    def __init__(self, plan: Plan, *, policy: str = "rewind", agent: str = "a", checked: bool = True) -> None:
+        self.tree = Tree()
+        self.log: list[tuple[int, list[f.Fact]]] = []
+        self.now = 1_000_000
+        self.checked = checked
+        self.shadow = Tree()
+        self.high: dict[str, tuple[int, int, int]] = {}
+        self.step(i.Open("run", agent, policy, plan.dump()))
+
+    def step(self, inp: i.Input) -> list[f.Fact]:
+        self.now += 1_000
+        facts = decide(self.tree, inp, self.now)
+        if facts:
+            self.log.append((self.now, facts))
+            through = decode("run", record_text(self.tree.seq - len(facts) + 1, self.now, facts))
+            assert through == (self.now, facts), "a fact does not survive its encoding"
+            apply_all(self.shadow, through[1], through[0])
+        if self.checked:
+            check(self)
+        return facts
+
+    def begin(self, prompt: str = "go", *, agent: str = "a", closes: bool = True) -> None:
+        self.step(i.Spawn("root", agent))
+        self.step(i.Wake(f"root/{agent}.1", prompt, closes))
+
+    # ---------------------------------------------------------- performing
+
+    def effects(self, kind: type, handle: str | None = None) -> list[Any]:
+        return [e for e in self.tree.open.values() if isinstance(e, kind) and handle in (None, e.handle)]
+
+    def reply(self, text: str = "", *calls: f.CallSpec, handle: str | None = None, **options: Any) -> list[f.Fact]:
+        effect = self.effects(CallModel, handle)[0]
+        options.setdefault("tokens", f.Tokens(50, 50))
+        return self.step(i.ModelDone(effect.id, text, calls, **options))
+
+    def tool(self, name: str, handle: str | None = None) -> CallTool:
+        for effect in self.effects(CallTool, handle):
+            if self.call_of(effect).name == name:
+                return effect
+        raise AssertionError(f"no open {name}: {list(self.tree.open.values())}")
+
+    def call_of(self, effect: CallTool) -> Any:
+        wake = self.tree.nodes[effect.handle].wake
+        assert wake is not None
+        return next(c for c in wake.batch or () if c.id == effect.call)
+
+    def ret(self, name: str, output: str = "ok", handle: str | None = None) -> list[f.Fact]:
+        return self.step(i.ToolDone(self.tool(name, handle).id, output))
+
+    def ask(self, name: str = "ask", prompt: str = "ok?", handle: str | None = None, **fields: Any) -> list[f.Fact]:
+        effect = self.tool(name, handle)
+        wake = self.tree.nodes[effect.handle].wake
+        assert wake is not None
+        slot = len(wake.memory[self.call_of(effect).key].slots)
+        return self.step(i.ToolAsked(effect.id, f.Question("approval", prompt, **fields), slot))
+
+    def answer(self, request: str | None = None, ok: bool = True, data: str | None = None, policy: str | None = None) -> list[f.Fact]:
+        if request is None:
+            request = self.open_requests()[0]
+        return self.step(i.Deliver((i.AnswerSpec(request, ok, data),), policy))
+
+    def open_requests(self) -> list[str]:
+        return [r.id for r in self.tree.requests.values() if r.status == "open"]
+
+    def crash(self) -> None:
+        """Lose the process: what is left is the journal."""
+        self.tree = fold(self.log)
+
+    def node(self, handle: str) -> Node:
+        return self.tree.nodes[handle]
+
+    def result(self, handle: str | None = None, *, live: bool = True) -> TaskResult[Any]:
+        node = self.tree.entry if handle is None else self.tree.nodes[handle]
+        assert node is not None
+        return result_of(self.tree, node, live=live)
+
+    def names(self, facts: Sequence[f.Fact]) -> list[str]:
+        return [type(x).__name__ for x in facts]
+
+
+def record_text(position: int, at: int, facts: list[f.Fact]) -> Any:
+    from overt.journal.record import Record
+
+    return Record(position, len(facts), text=record(position, at, facts).text)
+
+
+def fold(log: Sequence[tuple[int, list[f.Fact]]]) -> Tree:
+    tree = Tree()
+    for at, facts in log:
+        apply_all(tree, facts, at)
+    return tree
+
+
+def call(name: str, args: str = "{}", error: str | None = None) -> f.CallSpec:
+    return f.CallSpec(name, args, error=error)
+
+
+def task(agent: str, prompt: str) -> f.CallSpec:
+    return f.CallSpec("task", f'{{"agent":"{agent}","prompt":"{prompt}"}}')
+
+
+# --------------------------------------------------------------- invariants
+
+
+def snapshot(value: Any, seen: tuple[int, ...] = ()) -> Any:
+    """Everything a tree holds, comparable."""
+    if isinstance(value, (str, int, float, type(None))):
+        return value
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    if isinstance(value, Node) and seen:
+        return f"<{value.id}>"
+    if isinstance(value, dict):
+        return {k: snapshot(v, seen if not seen else seen) for k, v in value.items()}
+    if isinstance(value, (list, tuple, deque)):
+        return [snapshot(v, seen) for v in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    if hasattr(value, "__slots__"):
+        inner = (*seen, id(value))
+        return {name: snapshot(getattr(value, name), inner) for name in value.__slots__}
+    return repr(value)
+
+
+def tree_snapshot(tree: Tree) -> Any:
+    whole = {name: snapshot(getattr(tree, name), (1,)) for name in tree.__slots__ if name not in ("nodes", "root")}
+    whole["nodes"] = {k: {n: snapshot(getattr(v, n), (1,)) for n in v.__slots__} for k, v in tree.nodes.items()}
+    return whole
+
+
+def check(sim: Sim) -> None:
+    tree = sim.tree
+    assert not tree.nodes or tree_snapshot(tree) == tree_snapshot(sim.shadow), "fold(facts) != live tree"
+    if not tree.nodes:
+        return
+    nodes = list(tree.root.below())
+    for node in nodes:
+        kids = node.children
+        for name in ("input", "output", "tokens", "turns", "model_calls", "tool_calls", "unreported", "unpriced"):
+            want = getattr(node.own, name) + sum(getattr(k.total, name) for k in kids)
+            assert getattr(node.total, name) == want, f"ledger law: {node.id} {name}"
+        reserved = sum(e.reserve for e in tree.open.values() if isinstance(e, CallModel) and node in tree.nodes[e.handle].chain)
+        assert node.reserved == reserved >= 0, f"reservations of {node.id}: {node.reserved} != {reserved}"
+        caps = node.caps
+        if caps.max_tool_calls is not None:
+            assert node.total.tool_calls <= caps.max_tool_calls
+        if caps.max_model_calls is not None:
+            assert node.total.model_calls <= caps.max_model_calls
+        below = list(node.below())
+        assert node.active == sum(n.state is State.RUNNING for n in below)
+        hosts = sum(isinstance(e, AskHost) and tree.nodes[e.handle] in below for e in tree.open.values())
+        assert node.live == node.active + sum(n.queued is not None for n in below) + hosts, node.id
+        ids = {n.id for n in below}
+        assert node.open_requests == sum(r.status == "open" and r.handle in ids for r in tree.requests.values()), node.id
+        assert node.running == sum(k.state is State.RUNNING for k in kids) <= slots(node)
+        assert list(node.queue) == [k for k in node.queue if k.queued is not None]
+        assert not (node.queue and node.running < slots(node)) or node.state is State.CLOSED, f"a free slot and a queue under {node.id}"
+        _check_wake(sim, node)
+        now = (node.total.tokens, node.own.tokens, node.turns)
+        before = sim.high.get(node.id, (0, 0, 0))
+        assert all(x >= y for x, y in zip(now, before, strict=True)), "a number went down"
+        sim.high[node.id] = now
+    _check_closed(sim)
+
+
+def _check_wake(sim: Sim, node: Node) -> None:
+    tree = sim.tree
+    wake = node.wake
+    if node.state is State.RUNNING:
+        assert wake is not None
+        assert wake.status is None
+        busy = wake.model or wake.waiting or any(c.state in (CallState.ENTERED, CallState.WAITING) for c in wake.batch or ())
+        assert busy, f"{node.id} runs and nothing is under way"
+    if node.state is State.SUSPENDED:
+        assert wake is not None
+        assert wake.status is None
+        can_go = all(c.state in (CallState.NEW, CallState.DONE, CallState.REFUSED) for c in wake.batch or ())
+        cut = any(n.wake is not None and n.wake.cut for n in node.below())
+        assert node.open_requests or node.live or can_go or cut, f"{node.id} is suspended without a way out"
+    if wake is not None and wake.status is not None:
+        assert not [e for e in tree.open.values() if e.handle == node.id and e.id in wake.effects], "effects of a settled wake"
+    if node.state in (State.IDLE, State.CLOSED) and not (wake is not None and (wake.cut or wake.status == "error")):
+        _check_balanced(node.messages[: node.committed], node.id)
+
+
+def _check_balanced(messages: Sequence[Any], where: str) -> None:
+    open_ids: list[str] = []
+    for m in messages:
+        if isinstance(m, ToolMessage):
+            assert open_ids, f"orphan result in {where}"
+            assert open_ids.pop(0) == m.call_id, "results out of call order"
+        else:
+            assert not open_ids, f"orphan call in {where}"
+            if isinstance(m, AssistantMessage):
+                open_ids = [c.id for c in m.tool_calls]
+    assert not open_ids, f"orphan call in {where}"
+
+
+def _check_closed(sim: Sim) -> None:
+    if not sim.log:
+        return
+    closed: set[str] = set()
+    for _, facts in sim.log[-3:]:
+        for fact in facts:
+            handle = getattr(fact, "handle", None)
+            if isinstance(fact, f.HandleClosed):
+                assert handle not in closed
+                closed.add(fact.handle)
+            elif handle is not None:
+                assert handle not in closed, f"{fact} after close"

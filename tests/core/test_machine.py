@@ -1,0 +1,207 @@
+"""Random inputs, completion orders and answer orders; the invariants hold after every fact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from overt.core import facts as f
+from overt.core import inputs as i
+from overt.core.decide import decide
+from overt.core.desk import Refused
+from overt.core.effects import AskHost, CallModel, CallTool, Notify
+from overt.errors import UsageError
+
+from .sim import Sim, call, check, plan, task, tree_snapshot
+
+small = st.integers(0, 12)
+caps = st.builds(
+    f.Caps,
+    max_turns=st.sampled_from([None, 1, 3, 8]),
+    max_tokens=st.sampled_from([None, None, 300, 2000]),
+    max_tool_calls=st.sampled_from([None, None, 2, 5]),
+    max_model_calls=st.sampled_from([None, None, 4, 9]),
+    max_wall=st.sampled_from([None, None, 0.03, 1.0]),
+    max_children=st.sampled_from([None, None, 2]),
+    max_concurrent=st.sampled_from([None, 1, 2]),
+    max_depth=st.sampled_from([None, 2, 4]),
+    max_cost=st.none(),
+)
+args = st.sampled_from(["{}", '{"x":1}', '{"x":2}'])
+calls = st.lists(
+    st.one_of(
+        st.builds(call, st.sampled_from(["t", "u", "ask"]), args),
+        st.builds(call, st.just("nope"), args, st.just("unknown tool")),
+        st.builds(task, st.sampled_from(["b", "c", "zz"]), st.sampled_from(["p", "q"])),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+class Machine(RuleBasedStateMachine):
+    sim: Sim
+
+    @initialize(
+        root=caps,
+        a=caps,
+        b=caps,
+        policy=st.sampled_from(["rewind", "continue"]),
+        hosted=st.sampled_from([(), (), ("a",), ("c",)]),
+        closes=st.booleans(),
+        on_pending=st.booleans(),
+    )
+    def start(self, root: f.Caps, a: f.Caps, b: f.Caps, policy: str, hosted: Any, closes: bool, on_pending: bool) -> None:
+        self.sim = Sim(
+            plan(caps={"a": a, "b": b}, root=root, hosted=hosted, inbox_cap=2, on_pending=on_pending), policy=policy
+        )
+        self.sim.begin(closes=closes)
+
+    def step(self, inp: i.Input) -> None:
+        before = tree_snapshot(self.sim.tree)
+        try:
+            facts = self.sim.step(inp)
+        except (UsageError, Refused):
+            facts = []
+        if not facts:
+            assert tree_snapshot(self.sim.tree) == before, "a refused input left a trace"
+
+    def pick(self, kind: type, n: int) -> Any:
+        found = self.sim.effects(kind)
+        return found[n % len(found)]
+
+    @precondition(lambda self: self.sim.effects(CallModel))
+    @rule(n=small, calls=calls, finish=st.sampled_from(["tool_calls"] * 6 + ["length"]))
+    def reply_calls(self, n: int, calls: list[f.CallSpec], finish: str) -> None:
+        self.step(i.ModelDone(self.pick(CallModel, n).id, "", tuple(calls), f.Tokens(60, 40), finish=finish))
+
+    @precondition(lambda self: self.sim.effects(CallModel))
+    @rule(n=small, text=st.sampled_from(["done", "done", "  "]), tokens=st.sampled_from([f.Tokens(60, 40), None]))
+    def reply_text(self, n: int, text: str, tokens: f.Tokens | None) -> None:
+        self.step(i.ModelDone(self.pick(CallModel, n).id, text, (), tokens))
+
+    @precondition(lambda self: self.sim.effects(CallModel))
+    @rule(n=small)
+    def model_fails(self, n: int) -> None:
+        self.step(i.ModelLost(self.pick(CallModel, n).id, f.ErrorSpec("Boom", "no", "model", True)))
+
+    @precondition(lambda self: self.sim.effects(CallTool))
+    @rule(n=small, how=st.sampled_from(["ok", "ok", "error", "ask", "ask", "timeout", "once", "once_half", "reask"]), prompt=st.sampled_from(["p?", "q?"]))
+    def tool_ends(self, n: int, how: str, prompt: str) -> None:
+        effect = self.pick(CallTool, n)
+        wake = self.sim.node(effect.handle).wake
+        assert wake is not None
+        slots = len(wake.memory[self.sim.call_of(effect).key].slots)
+        match how:
+            case "ok" | "error":
+                self.step(i.ToolDone(effect.id, how, how == "error"))
+            case "ask":
+                question = f.Question("approval", prompt, expires_at=self.sim.now + 20_000)
+                self.step(i.ToolAsked(effect.id, question, slots))
+            case "reask":
+                self.step(i.ToolAsked(effect.id, f.Question("input", prompt), 0))
+            case "timeout":
+                self.step(i.ToolLost(effect.id, "timed out", True, "timed out"))
+            case "once":
+                self.step(i.OnceBegin(effect.id, "l"))
+                self.step(i.OnceEnd(effect.id, "l", "1"))
+            case _:
+                self.step(i.OnceBegin(effect.id, "l"))
+
+    @precondition(lambda self: self.sim.effects(AskHost))
+    @rule(n=small, ok=st.sampled_from([None, True, False]))
+    def host(self, n: int, ok: bool | None) -> None:
+        effect = self.pick(AskHost, n)
+        self.step(i.HostDone(effect.id, None if ok is None else self.spec(effect.request, ok)))
+
+    @precondition(lambda self: self.sim.effects(Notify))
+    @rule(n=small)
+    def notified(self, n: int) -> None:
+        self.step(i.NotifyDone(self.pick(Notify, n).id))
+
+    def spec(self, request: str, ok: bool, outcome: str = "succeeded") -> i.AnswerSpec:
+        doubt = self.sim.tree.requests[request].question.kind == "in_doubt"
+        return i.AnswerSpec(request, ok, f'{{"outcome":"{outcome}","output":"o"}}' if doubt and ok else None)
+
+    @precondition(lambda self: self.sim.open_requests())
+    @rule(
+        n=small,
+        ok=st.sampled_from([True, True, False]),
+        policy=st.sampled_from([None, None, "continue", "rewind"]),
+        outcome=st.sampled_from(["succeeded", "failed", "retry"]),
+        several=st.booleans(),
+    )
+    def answer(self, n: int, ok: bool, policy: str | None, outcome: str, several: bool) -> None:
+        ids = self.sim.open_requests()
+        chosen = ids if several else [ids[n % len(ids)]]
+        self.step(i.Deliver(tuple(self.spec(r, ok, outcome) for r in chosen), policy))
+
+    @rule()
+    def answer_unknown(self) -> None:
+        self.step(i.Deliver((i.AnswerSpec("req_x", True),)))
+
+    def handles(self) -> list[str]:
+        return list(self.sim.tree.nodes)
+
+    @rule(n=small, seldom=st.integers(0, 3))
+    def interrupt(self, n: int, seldom: int) -> None:
+        if seldom == 0:
+            self.step(i.Interrupt(self.handles()[n % len(self.handles())], "told to"))
+
+    @rule(n=small, seldom=st.integers(0, 5))
+    def close(self, n: int, seldom: int) -> None:
+        if seldom == 0:
+            self.step(i.Close(self.handles()[n % len(self.handles())], "told to"))
+
+    @rule(n=small)
+    def post(self, n: int) -> None:
+        self.step(i.Post(self.handles()[n % len(self.handles())], "external", "timer", "tick"))
+
+    @rule(n=small, closes=st.booleans())
+    def wake(self, n: int, closes: bool) -> None:
+        self.step(i.Wake(self.handles()[n % len(self.handles())], "again", closes))
+
+    @rule(n=small, agent=st.sampled_from(["b", "c"]))
+    def spawn(self, n: int, agent: str) -> None:
+        self.step(i.Spawn(self.handles()[n % len(self.handles())], agent))
+
+    @rule(drive=st.booleans(), wait=st.sampled_from([0, 30_000]))
+    def expire(self, drive: bool, wait: int) -> None:
+        self.sim.now += wait
+        self.step(i.Expire(drive))
+
+    @rule(wait=st.sampled_from([0, 50_000]))
+    def tick(self, wait: int) -> None:
+        self.sim.now += wait
+        self.step(i.Tick())
+
+    @rule(seldom=st.integers(0, 3), policy=st.sampled_from([None, "rewind"]), recover=st.booleans())
+    def cancelled(self, seldom: int, policy: str | None, recover: bool) -> None:
+        if seldom == 0:
+            self.step(i.Cancel("the host was cancelled"))
+            if recover:
+                self.step(i.Recover(policy))
+
+    @rule(policy=st.sampled_from([None, None, "rewind"]), failed=st.booleans())
+    def crashed(self, policy: str | None, failed: bool) -> None:
+        self.sim.crash()
+        check(self.sim)
+        self.step(i.Recover(policy, failed))
+
+    @rule(by=st.sampled_from([50, 5000]))
+    def extend(self, by: int) -> None:
+        entry = self.sim.tree.entry
+        assert entry is not None
+        if entry.wake is not None and entry.wake.limit_at is not None:
+            caps = self.sim.node(entry.wake.limit_at).caps
+            raised = f.Caps(*(v + by if isinstance(v, int) and n != "max_depth" else None for n, v in zip(f.Caps._fields, caps, strict=True)))
+            self.step(i.Extend(raised))
+
+
+Machine.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestMachine = Machine.TestCase

@@ -1,0 +1,89 @@
+"""B011, the store's part: of two processes that resume one run, one claims it and the other is told at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from overt.journal.record import Record
+from overt.journal.store import Owner
+from overt.stores import SQLiteStore
+
+pytestmark = pytest.mark.anyio
+
+NOW = datetime(2024, 1, 1, tzinfo=UTC)
+
+RESUME = """
+import asyncio, sys
+from datetime import UTC, datetime, timedelta
+from overt.errors import RunConflict
+from overt.journal.owner import owner_here
+from overt.journal.record import Record
+from overt.stores import SQLiteStore
+
+NOW = datetime(2024, 1, 1, tzinfo=UTC)
+
+async def main():
+    store = SQLiteStore(sys.argv[1])
+    assert (await store.info("run")).status == "parked"
+    print("ready", flush=True)
+    sys.stdin.readline()
+    try:
+        claim = await store.claim("run", owner=owner_here(), now=NOW, until=NOW + timedelta(seconds=30))
+        await store.append("run", [Record(2, 1, text="allowed")], after=1, epoch=claim.epoch, status="running")
+        print("won", flush=True)
+    except RunConflict as conflict:
+        print("lost to", conflict.owner, flush=True)
+    sys.stdin.readline()
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+def resume(path: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", RESUME, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+async def test_one_of_two_workers_claims_the_run(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    store = SQLiteStore(path)
+    await store.create(
+        "run",
+        [Record(1, 1, text="asked")],
+        agent="a",
+        owner=Owner(id="first"),
+        now=NOW,
+        until=NOW + timedelta(days=1),
+    )
+    await store.append("run", (), after=1, epoch=1, status="parked", release=True)
+    workers = [resume(path) for _ in range(2)]
+    said: list[str] = []
+    for worker in workers:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write("go\n")
+        worker.stdin.flush()
+    # Both stay alive until both have spoken, or the claim of the winner would be void.
+    for worker in workers:
+        assert worker.stdout is not None
+        said.append(worker.stdout.readline().strip())
+    for worker in workers:
+        worker.communicate("end\n")
+        assert worker.returncode == 0
+    winner = said.index("won")
+    assert said[1 - winner].startswith(f"lost to {workers[winner].pid}-")
+    assert [one.text for one in await store.read("run")] == ["asked", "allowed"]
+    assert (await store.info("run")).epoch == 2
+    await store.close()

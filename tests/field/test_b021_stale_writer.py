@@ -1,0 +1,51 @@
+"""B021: of two writers that loaded the same version, the second gets a typed error and changes nothing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from overt.errors import RunConflict
+from overt.journal.record import Record
+from overt.journal.store import Owner
+from overt.stores import MemoryStore, SQLiteStore, Store
+
+pytestmark = pytest.mark.anyio
+
+NOW = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Store, Store]:
+    """Two handles on the same journals."""
+    if request.param == "memory":
+        store = MemoryStore()
+        return store, store
+    return SQLiteStore(tmp_path / "runs.db"), SQLiteStore(tmp_path / "runs.db")
+
+
+async def test_the_second_of_two_stale_writers_is_refused(stores: tuple[Store, Store]) -> None:
+    first, second = stores
+    until = NOW + timedelta(seconds=30)
+    claim = await first.create(
+        "run", [Record(1, 1, text="start")], agent="a", owner=Owner(id="me"), now=NOW, until=until
+    )
+    loaded = (await first.info("run")).position, (await second.info("run")).position
+    assert loaded == (1, 1)
+    # Same claim, same clock tick: only the counter tells the writes apart.
+    await first.append("run", [Record(2, 1, text="first")], after=1, epoch=claim.epoch, status="running")
+    for _ in range(2):
+        with pytest.raises(RunConflict) as caught:
+            await second.append(
+                "run", [Record(2, 1, text="second")], after=1, epoch=claim.epoch, status="failed"
+            )
+        assert caught.value.owner is None
+    assert [one.text for one in await second.read("run")] == ["start", "first"]
+    assert (await second.info("run")).status == "running"
+    # Having read again, it may go on.
+    await second.append("run", [Record(3, 1, text="second")], after=2, epoch=claim.epoch, status="running")
+    assert [one.text for one in await first.read("run")] == ["start", "first", "second"]
+    await first.close()
+    await second.close()

@@ -1,0 +1,30 @@
+"""Both stores do what is asked of every store, on both backends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from overt.stores import MemoryStore, SQLiteStore, Store
+from overt.testing.store_conformance import CHECKS, REOPEN_CHECKS, StoreCheck
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=str)
+async def test_memory(check: StoreCheck) -> None:
+    await check(MemoryStore)
+
+
+@pytest.mark.parametrize("check", [*CHECKS, *REOPEN_CHECKS], ids=str)
+async def test_sqlite(check: StoreCheck, tmp_path: Path) -> None:
+    def make() -> Store:
+        return SQLiteStore(tmp_path / "runs.db")
+
+    await check(make, reopen=make)
+
+
+async def test_a_check_that_needs_reopen_says_so() -> None:
+    with pytest.raises(TypeError, match="reopen"):
+        await REOPEN_CHECKS[0](MemoryStore)

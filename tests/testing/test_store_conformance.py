@@ -1,0 +1,256 @@
+"""The conformance checks find what is wrong with a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import anyio.lowlevel
+import pytest
+
+from overt.errors import RunConflict, RunExists, StoreError
+from overt.journal.record import Record
+from overt.journal.store import Claim, Owner, RunInfo
+from overt.stores import MemoryStore
+from overt.testing.store_conformance import CHECKS
+
+pytestmark = pytest.mark.anyio
+
+
+class Sound:
+    """Passes everything on; each store below breaks one thing of it."""
+
+    def __init__(self) -> None:
+        self.inner = MemoryStore()
+
+    async def create(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        agent: str,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
+    ) -> Claim:
+        return await self.inner.create(run_id, records, agent=agent, owner=owner, now=now, until=until)
+
+    async def append(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        after: int,
+        epoch: int,
+        status: str,
+        release: bool = False,
+    ) -> None:
+        await self.inner.append(run_id, records, after=after, epoch=epoch, status=status, release=release)
+
+    async def read(self, run_id: str, *, after: int = 0) -> Sequence[Record]:
+        return await self.inner.read(run_id, after=after)
+
+    async def info(self, run_id: str) -> RunInfo:
+        return await self.inner.info(run_id)
+
+    async def claim(
+        self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False
+    ) -> Claim:
+        return await self.inner.claim(run_id, owner=owner, now=now, until=until, force=force)
+
+    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> None:
+        await self.inner.renew(run_id, epoch=epoch, until=until)
+
+    async def release(self, run_id: str, *, epoch: int) -> None:
+        await self.inner.release(run_id, epoch=epoch)
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+class ReloadsStaleWrites(Sound):
+    """Appends at the end whatever position the caller knew."""
+
+    async def append(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        after: int,
+        epoch: int,
+        status: str,
+        release: bool = False,
+    ) -> None:
+        end = (await self.info(run_id)).position
+        moved = [Record(one.position - after + end, one.count, text=one.text) for one in records]
+        await self.inner.append(run_id, moved, after=end, epoch=epoch, status=status, release=release)
+
+
+class IgnoresEpochs(Sound):
+    async def append(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        after: int,
+        epoch: int,
+        status: str,
+        release: bool = False,
+    ) -> None:
+        latest = (await self.info(run_id)).epoch
+        await self.inner.append(run_id, records, after=after, epoch=latest, status=status, release=release)
+
+
+class AppendsOneByOne(Sound):
+    """Writes each record by itself, with a cancellation point between."""
+
+    async def append(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        after: int,
+        epoch: int,
+        status: str,
+        release: bool = False,
+    ) -> None:
+        if not records:
+            await self.inner.append(run_id, (), after=after, epoch=epoch, status=status, release=release)
+        for place, one in enumerate(records, start=1):
+            end = place == len(records)
+            await self.inner.append(
+                run_id, [one], after=after, epoch=epoch, status=status, release=release and end
+            )
+            after += one.count
+            await anyio.lowlevel.checkpoint()
+
+
+class ForgetsToRelease(Sound):
+    async def release(self, run_id: str, *, epoch: int) -> None:
+        pass
+
+
+class ReleasesAnyEpoch(Sound):
+    async def release(self, run_id: str, *, epoch: int) -> None:
+        try:
+            latest = (await self.info(run_id)).epoch
+        except StoreError:
+            latest = epoch
+        await self.inner.release(run_id, epoch=latest)
+
+
+class BreaksEveryClaim(Sound):
+    async def claim(
+        self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False
+    ) -> Claim:
+        return await self.inner.claim(run_id, owner=owner, now=now, until=until, force=True)
+
+
+class RoundsTimes(Sound):
+    """Keeps milliseconds."""
+
+    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> None:
+        short = until - timedelta(microseconds=until.microsecond % 1000)
+        await self.inner.renew(run_id, epoch=epoch, until=short)
+
+
+class SeesNoDeath(Sound):
+    async def create(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        agent: str,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
+    ) -> Claim:
+        return await self.inner.create(
+            run_id, records, agent=agent, owner=replace(owner, host=""), now=now, until=until
+        )
+
+
+class CutsAtNul(Sound):
+    async def read(self, run_id: str, *, after: int = 0) -> Sequence[Record]:
+        records = await self.inner.read(run_id, after=after)
+        return [Record(one.position, one.count, text=one.text.split("\0")[0]) for one in records]
+
+
+class ReadsByBeginning(Sound):
+    """Leaves out a record that begins before `after` and ends after it."""
+
+    async def read(self, run_id: str, *, after: int = 0) -> Sequence[Record]:
+        return [one for one in await self.inner.read(run_id, after=after) if one.position > after]
+
+
+class ReadsBackwards(Sound):
+    async def read(self, run_id: str, *, after: int = 0) -> Sequence[Record]:
+        return list(reversed(await self.inner.read(run_id, after=after)))
+
+
+class CreatesAgain(Sound):
+    async def create(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        agent: str,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
+    ) -> Claim:
+        try:
+            return await self.inner.create(run_id, records, agent=agent, owner=owner, now=now, until=until)
+        except RunExists:
+            return Claim(epoch=1, until=until)
+
+
+class RenewsForAnyone(Sound):
+    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> None:
+        try:
+            await self.inner.renew(run_id, epoch=epoch, until=until)
+        except RunConflict:
+            return
+
+
+class NeverCloses(Sound):
+    async def close(self) -> None:
+        pass
+
+
+async def failures(make: type[Sound]) -> list[str]:
+    failed: list[str] = []
+    for check in CHECKS:
+        try:
+            await check(make)
+        except AssertionError as error:
+            failed.append(f"{check.name}: {error}")
+    return failed
+
+
+async def test_a_sound_store_passes() -> None:
+    assert await failures(Sound) == []
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        ReloadsStaleWrites,
+        IgnoresEpochs,
+        AppendsOneByOne,
+        ForgetsToRelease,
+        ReleasesAnyEpoch,
+        BreaksEveryClaim,
+        RoundsTimes,
+        SeesNoDeath,
+        CutsAtNul,
+        ReadsByBeginning,
+        ReadsBackwards,
+        CreatesAgain,
+        RenewsForAnyone,
+        NeverCloses,
+    ],
+)
+async def test_a_broken_store_is_found(broken: type[Sound]) -> None:
+    assert await failures(broken) != []

@@ -1,0 +1,304 @@
+"""The contract tool, on a toy package whose stub and source differ in known ways."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tools import contract
+
+SOURCE = '''
+from __future__ import annotations
+import typing as t
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, Generic, Literal, Optional, TypeVar, overload
+from pydantic import BaseModel, ConfigDict, Field
+
+T = TypeVar("T")
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    def copy_of(self) -> "str": ...
+
+class Part(_Frozen):
+    """Docstrings do not count."""
+
+    kind: Literal["b", "a"] = "a"
+    size: int = Field(default=3, ge=0)
+    tags: tuple[str, ...] = Field(default_factory=tuple)
+    needed: int = Field(ge=1)
+
+_Hidden = Part | None
+Choice = Annotated[t.Union[Part, str], Field(discriminator="kind")]
+
+@dataclass(frozen=True, slots=True)
+class Box(Generic[T]):
+    content: T
+    name: "str | None" = None
+    items: list[int] = field(default_factory=list)
+
+    @property
+    def full(self) -> bool: ...
+    @cached_property
+    def cost(self) -> int: ...
+    def _private(self) -> None: ...
+    def __repr__(self) -> str: ...
+    async def open(self, key: Optional[int], /, *more: str, force: bool = False) -> Part: ...
+    async def stream(self) -> AsyncIterator[Part]:
+        yield Part()
+
+class Failed(Exception):
+    def __init__(self, part: Part) -> None:
+        self.part = part
+
+@overload
+def pick(x: int) -> Part: ...
+@overload
+def pick(x: str, *, hard: bool = ...) -> str: ...
+def pick(x, *, hard=False): ...
+
+def first(parts: Sequence[Part]) -> _Hidden: ...
+'''
+
+STUB = """
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar, overload
+from pydantic import BaseModel
+
+T = TypeVar("T")
+
+class Part(BaseModel):
+    kind: Literal["a", "b"] = "a"
+    size: int = 3
+    tags: tuple[str, ...] = ...
+    needed: int
+    def copy_of(self) -> str: ...
+
+Choice = str | Part
+
+@dataclass(frozen=True)
+class Box(Generic[T]):
+    content: T
+    name: str | None = None
+    items: list[int] = ...
+    @property
+    def full(self) -> bool: ...
+    @property
+    def cost(self) -> int: ...
+    async def open(self, key: None | int, /, *more: str, force: bool = False) -> Part: ...
+    def stream(self) -> AsyncIterator[Part]: ...
+
+class Failed(Exception):
+    part: Part
+    def __init__(self, part: Part) -> None: ...
+
+@overload
+def pick(x: int) -> Part: ...
+@overload
+def pick(x: str, *, hard: bool = False) -> str: ...
+
+def first(parts: Sequence[Part]) -> Part | None: ...
+"""
+
+ALL = '__all__ = ("Box", "Choice", "Failed", "Part", "first", "pick")\n'
+
+
+class Toy:
+    """Two trees on disk, and what the tool says of them."""
+
+    def __init__(self, at: Path) -> None:
+        self.source, self.stubs = at / "src", at / "stubs"
+        self.write(
+            "src/toy/__init__.py", "from toy.inner import Box, Choice, Failed, Part, first, pick\n" + ALL
+        )
+        self.write("src/toy/inner.py", ALL + SOURCE)
+        self.write("stubs/toy/__init__.pyi", STUB)
+
+    def write(self, name: str, content: str) -> None:
+        path = self.source.parent / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        content = (self.source.parent / name).read_text(encoding="utf-8")
+        assert old in content
+        self.write(name, content.replace(old, new))
+
+    @property
+    def comparison(self) -> contract.Comparison:
+        return contract.compare("toy", self.source, self.stubs)
+
+    def problems(self, *pending: str) -> list[str]:
+        return contract.check(self.comparison, pending)
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Toy:
+    return Toy(tmp_path)
+
+
+def test_two_spellings_of_one_interface_agree(toy: Toy) -> None:
+    assert toy.problems() == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("size: int = 3", "size: str = 3", "toy.Part.size: contract says type str, source says int"),
+        ("size: int = 3", "size: int = 4", "toy.Part.size: contract says default 4, source says 3"),
+        ("size: int = 3", "size: int", "toy.Part.size: contract says default nothing, source says 3"),
+        (
+            "needed: int",
+            "needed: int = ...",
+            "toy.Part.needed: contract says default ..., source says nothing",
+        ),
+        (
+            '["a", "b"]',
+            '["a"]',
+            "toy.Part.kind: contract says type Literal['a'], source says Literal['a', 'b']",
+        ),
+        ("str | Part", "str", "toy.Choice: contract says value str, source says str | toy.Part"),
+        (
+            "class Part(BaseModel)",
+            "class Part(object)",
+            "toy.Part: contract says bases (), source says (pydantic.BaseModel)",
+        ),
+        (
+            "frozen=True",
+            "frozen=False",
+            "toy.Box: contract says decorators @dataclass(frozen=False), source says @dataclass(frozen=True)",
+        ),
+        ("(self) -> bool", "(self) -> int", "toy.Box.full: contract says type int, source says bool"),
+        (
+            "@property\n    def full",
+            "def full",
+            "toy.Box.full: contract says kind function, source says property",
+        ),
+        (
+            "async def open",
+            "def open",
+            "toy.Box.open: contract says kind function, source says async function",
+        ),
+        (
+            "None | int, /, ",
+            "None | int, ",
+            (
+                "toy.Box.open: contract says parameters (self, key, *more, force=), "
+                "source says (self, key, /, *more, force=)"
+            ),
+        ),
+        (
+            "None | int, /",
+            "int, /",
+            "toy.Box.open: contract says type of key int, source says int | None",
+        ),
+        (
+            "force: bool = False",
+            "force: bool = True",
+            "toy.Box.open: contract says default of force True, source says False",
+        ),
+        (
+            "-> Part | None",
+            "-> Part",
+            "toy.first: contract says return type toy.Part, source says toy.Part | None",
+        ),
+        (
+            "*, hard: bool = False) -> str",
+            "*, hard: bool = False) -> int",
+            "toy.pick: contract says overload 2: return type int, source says str",
+        ),
+        (
+            "    part: Part\n",
+            "    part: Part\n    why: str\n",
+            "toy.Failed.why: contract has it, source says nothing",
+        ),
+        ("    content: T\n", "", "toy.Box.content: source has it, contract says nothing"),
+    ],
+)
+def test_a_difference_is_named(toy: Toy, old: str, new: str, problem: str) -> None:
+    toy.edit("stubs/toy/__init__.pyi", old, new)
+    assert toy.problems() == [problem]
+
+
+def test_a_public_name_outside_the_contract_is_named(toy: Toy) -> None:
+    toy.edit("src/toy/__init__.py", '"pick")', '"pick", "more")\ndef more() -> None: ...')
+    assert toy.problems() == ["toy.more: source has it, contract says nothing"]
+
+
+def test_a_dunder_that_changes_use_is_part_of_the_interface(toy: Toy) -> None:
+    toy.edit("src/toy/inner.py", "    def _private", "    def __len__(self) -> int: ...\n    def _private")
+    assert toy.problems() == ["toy.Box.__len__: source has it, contract says nothing"]
+
+
+def test_what_is_pending_may_be_missing(toy: Toy) -> None:
+    toy.edit("src/toy/__init__.py", '"first", "pick")', '"first")')
+    toy.edit("src/toy/__init__.py", ", pick\n", "\n")
+    assert toy.problems() == ["toy.pick: contract has it, source says nothing"]
+    assert toy.problems("toy.pick") == []
+    assert toy.comparison.missing == ["toy.pick"]
+    assert r"toy\.pick(\..*)?" in contract.allowlist(toy.comparison)
+
+
+def test_the_list_of_pending_names_only_shrinks(toy: Toy) -> None:
+    assert toy.problems("toy.pick") == [
+        "toy.pick: pending, but source has toy.pick; list what is missing by name"
+    ]
+    assert toy.problems("toy.gone") == ["toy.gone: pending, but the contract has no such name"]
+
+
+def test_a_star_stands_for_a_module_that_has_nothing_yet(toy: Toy) -> None:
+    toy.write(
+        "stubs/toy/later.pyi", "from toy import Box, Part as Part\ndef make(x: Box[int]) -> Part: ...\n"
+    )
+    assert toy.problems() == [
+        "toy.later.Part: contract has it, source says nothing",
+        "toy.later.make: contract has it, source says nothing",
+    ]
+    assert toy.problems("toy.later.*") == []
+    toy.write(
+        "src/toy/later.py",
+        '__all__ = ("make",)\nfrom toy.inner import Box, Part\ndef make(x: Box[int]) -> Part: ...\n',
+    )
+    assert toy.problems("toy.later.*") == [
+        "toy.later.*: pending, but source has toy.later.make; list what is missing by name"
+    ]
+    assert toy.problems("toy.later.Part") == []
+
+
+def test_a_name_handed_on_by_a_second_module_is_one_thing(toy: Toy) -> None:
+    toy.write("stubs/toy/doors.pyi", "from toy import Part as Part\n")
+    toy.write("src/toy/doors.py", 'from toy.inner import Part\n__all__ = ("Part",)\n')
+    assert toy.problems() == []
+    toy.write("src/toy/doors.py", '__all__ = ("Part",)\nclass Part: ...\n')
+    assert len(toy.problems()) == 1
+
+
+def test_a_type_of_a_name_that_is_not_handed_on_yet_is_recognised(toy: Toy) -> None:
+    toy.edit("src/toy/__init__.py", ', "Part"', "")
+    toy.edit("src/toy/__init__.py", " Part,", "")
+    assert toy.problems("toy.Part") == []
+
+
+def test_render_gives_the_interface_without_bodies(toy: Toy) -> None:
+    text = contract.render(contract.Tree.load("toy", toy.source), "toy.Box")
+    assert "content: T" in text
+    assert "async def open(self, key: Optional[int], /, *more: str, force: bool=False) -> Part:" in text
+    assert "_private" not in text
+    assert "yield" not in text
+    with pytest.raises(SystemExit, match=r"toy\.nothing: not in the source"):
+        contract.render(contract.Tree.load("toy", toy.source), "toy.nothing")
+
+
+def test_the_command_ends_with_its_verdict(toy: Toy, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--package", "toy", "--source", str(toy.source), "--stubs", str(toy.stubs)]
+    assert contract.main(["check", *where]) == 0
+    toy.edit("stubs/toy/__init__.pyi", "size: int = 3", "size: str = 3")
+    assert contract.main(["check", *where]) == 1
+    assert "toy.Part.size" in capsys.readouterr().out
+    toy.edit("stubs/toy/__init__.pyi", "class Failed", "class Lost: ...\nclass Failed")
+    assert contract.main(["pending", *where]) == 0
+    assert capsys.readouterr().out == "toy.Lost\n"
