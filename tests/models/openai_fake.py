@@ -49,13 +49,19 @@ def reply(**message: object) -> dict[str, Any]:
     usage = message.pop("usage", {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15})
     content = {"role": "assistant", "content": None, **message}
     choice = {"index": 0, "finish_reason": finish, "message": content}
-    return {"id": "c", "object": "chat.completion", "created": 1, "model": "gpt-5-mini-2026", "choices": [choice], "usage": usage}
+    return {
+        "id": "c",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "gpt-5-mini-2026",
+        "choices": [choice],
+        "usage": usage,
+    }
 
 
 def calls(*items: tuple[object, object, object]) -> list[dict[str, object]]:
     """Tool calls from `(id, name, arguments)`."""
     return [
-        {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}} for id, name, arguments in items
+        {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+        for id, name, arguments in items
     ]
-
-

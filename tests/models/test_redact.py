@@ -48,7 +48,9 @@ def test_a_body_that_echoes_key_and_account_in_every_field_keeps_neither() -> No
         "jo.doe+x@example.co.uk",
     ],
 )
-@pytest.mark.parametrize("around", ["{}", "bad key: {}.", '{{"error": "no {} here"}}', "<b>{}</b>", "key='{}'"])
+@pytest.mark.parametrize(
+    "around", ["{}", "bad key: {}.", '{{"error": "no {} here"}}', "<b>{}</b>", "key='{}'"]
+)
 def test_known_shapes_go_without_being_named(secret: str, around: str) -> None:
     assert secret not in redact(around.format(secret))
 
@@ -62,7 +64,10 @@ def test_known_shapes_go_without_being_named(secret: str, around: str) -> None:
         ("api_key=zzzz9", "zzzz9"),
         ("Account 123456789012 is not allowed", "123456789012"),
         ("organization ID: 77-acme", "77-acme"),
-        ("subscription '0f8fad5b-d9cb-469f-a165-70867728950e' is disabled", "0f8fad5b-d9cb-469f-a165-70867728950e"),
+        (
+            "subscription '0f8fad5b-d9cb-469f-a165-70867728950e' is disabled",
+            "0f8fad5b-d9cb-469f-a165-70867728950e",
+        ),
         ('{"user": {"id": "bob", "n": 81231}}', "81231"),
         ('{"tenantId": "blue", "message": "blue is out of credit"}', "blue"),
     ],
@@ -104,6 +109,14 @@ def test_a_key_halved_by_the_reading_limit_is_dropped() -> None:
     shown = redact("x " * 24_995 + KEY * 3, [KEY])
     assert KEY[:8] not in shown
     assert redact(json.dumps({"m": "y" * 100_000}))
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(
+    "repeated", ["a", "a.", "account-", "org-", "sk-", "a@b.", "eyJa.", "://a:", "bearer ", "client "]
+)
+def test_no_body_takes_long(repeated: str) -> None:
+    assert redact(json.dumps({"m": repeated * (40_000 // len(repeated))}))
 
 
 def test_deep_and_broken_json_is_read_as_text() -> None:

@@ -28,7 +28,9 @@ def test_what_is_not_provider_and_name_is_refused(model: str) -> None:
 
 
 def test_an_unknown_provider_names_the_known_ones() -> None:
-    with pytest.raises(DefinitionError, match=r"unknown provider 'acme'.*openai.*register\('acme', factory\)"):
+    with pytest.raises(
+        DefinitionError, match=r"unknown provider 'acme'.*openai.*register\('acme', factory\)"
+    ):
         resolve("acme:x")
 
 
@@ -65,4 +67,4 @@ def test_importing_models_loads_no_provider() -> None:
 
 def test_an_unknown_attribute_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="Nothing"):
-        _ = overt.models.Nothing  # type: ignore[attr-defined]
+        _ = overt.models.Nothing

@@ -58,7 +58,7 @@ async def test_the_same_request_gets_the_same_reply_however_often_and_wherever()
 
 
 async def test_a_reply_shares_no_container_with_the_next() -> None:
-    given_items = [1, {"k": "v"}]
+    given_items: list[object] = [1, {"k": "v"}]
     model = MockModel([call("a", items=given_items)])
     first = await model.generate(request(USER))
     first.message.tool_calls[0].arguments["items"] = "gone"
@@ -82,7 +82,9 @@ async def test_text_and_parallel_calls_are_one_reply() -> None:
 
 
 async def test_scripts_by_agent() -> None:
-    model = MockModel({"boss": [call("task", agent="clerk", prompt="p"), "thanks"], "clerk": lambda _: "did it"})
+    model = MockModel(
+        {"boss": [call("task", agent="clerk", prompt="p"), "thanks"], "clerk": lambda _: "did it"}
+    )
     assert (await model.generate(request(USER, SAID, agent="boss"))).message.text == "thanks"
     assert (await model.generate(request(USER, SAID, agent="clerk"))).message.text == "did it"
     with pytest.raises(ModelError, match="agent 'cook', only for 'boss', 'clerk'"):
@@ -229,18 +231,23 @@ def test_what_cannot_be_understood_fails_when_made() -> None:
     for script, told in wrong:
         with pytest.raises(DefinitionError, match=told):
             MockModel(script)  # type: ignore[arg-type]
-    for arguments in ({}, {"script": ["x"], "prompts": [["x"]]}, {"prompts": []}):
-        with pytest.raises(DefinitionError):
-            MockModel(**arguments)  # type: ignore[arg-type]
-    with pytest.raises(DefinitionError, match="'t'.*when"):
-        call("t", when=object())  # type: ignore[arg-type]
+    with pytest.raises(DefinitionError, match="either"):
+        MockModel()
+    with pytest.raises(DefinitionError, match="either"):
+        MockModel(["x"], prompts=[["x"]])
+    with pytest.raises(DefinitionError, match="empty"):
+        MockModel(prompts=[])
+    with pytest.raises(DefinitionError, match=r"'t'.*when"):
+        call("t", when=object())
 
 
 async def test_any_length_of_transcript_is_counted_right() -> None:
     model = MockModel([str(n) for n in range(400)])
+    pair: list[Message] = [USER, SAID]
+    before = [*pair * 50, USER]
     for turns in (0, 1, 15, 16, 17, 47, 48, 200, 399):
         turn: list[Message] = [SAID, RESULT]
-        reply = await model.generate(request(*[USER, SAID] * 50, USER, *turn * turns))
+        reply = await model.generate(request(*before, *turn * turns))
         assert reply.message.text == str(turns)
 
 

@@ -26,14 +26,14 @@ _EXTRAS = {"openai": "openai"}
 _factories: dict[str, Callable[[str], Model]] = {}
 
 
-def resolve(model: str) -> Model:
+def resolve(name: str) -> Model:
     """Make the model that `"provider:name"` stands for.
 
     The first colon divides: `"openai:ft:gpt-5-mini:acme"` is the model `ft:gpt-5-mini:acme`. What the provider needs
     from the environment is looked for here, so a missing key is told before anything runs.
 
     Args:
-        model: Provider and name, such as `"openai:gpt-5-mini"`.
+        name: Provider and model, such as `"openai:gpt-5-mini"`.
 
     Returns:
         A new model. Models of one provider share their connections as far as they run in one event loop.
@@ -41,18 +41,18 @@ def resolve(model: str) -> Model:
     Raises:
         DefinitionError: Not of this form, an unknown provider, a provider whose package is not installed, or no key.
     """
-    provider, colon, name = model.partition(":")
-    if not colon or not provider or not name.strip():
+    provider, colon, rest = name.partition(":")
+    if not colon or not provider or not rest.strip():
         raise DefinitionError(
-            f'model {model!r}: write it as "provider:name", for instance "openai:gpt-5-mini"'
+            f'model {name!r}: write it as "provider:name", for instance "openai:gpt-5-mini"'
         )
     factory = _factories.get(provider)
     if factory is not None:
-        return factory(name)
+        return factory(rest)
     if provider not in _EXTRAS:
         known = ", ".join(sorted({*_EXTRAS, *_factories}))
         raise DefinitionError(
-            f"model {model!r}: unknown provider {provider!r}. Known are: {known}; "
+            f"model {name!r}: unknown provider {provider!r}. Known are: {known}; "
             f"others are added with overt.models.register({provider!r}, factory)"
         )
     try:
@@ -60,9 +60,9 @@ def resolve(model: str) -> Model:
     except ModuleNotFoundError as error:
         extra = _EXTRAS[provider]
         raise DefinitionError(
-            f"model {model!r} needs the package {error.name!r}: pip install 'overt[{extra}]'"
+            f"model {name!r} needs the package {error.name!r}: pip install 'overt[{extra}]'"
         ) from error
-    made = OpenAIModel(name)
+    made = OpenAIModel(rest)
     made.check()
     return made
 

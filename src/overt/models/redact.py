@@ -36,16 +36,16 @@ _PATTERNS = (
     re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"),
     re.compile(
         r"(?<![A-Za-z0-9])(?:org|organization|proj|project|acct|account|user|usr|cus|team|ten|tenant|ws)[-_]"
-        r"(?=[A-Za-z_-]*[0-9]|[A-Za-z0-9]{16,})[A-Za-z0-9_-]{3,}"
+        r"(?=[A-Za-z_-]{0,40}[0-9]|[A-Za-z0-9]{16})[A-Za-z0-9_-]{3,}"
     ),
-    re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),
+    re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"),
     re.compile(
         r"(?i)\b(?:api[ _-]?key|secret|password|access[ _-]?token)[\"']?\s*(?:[:=]|is|provided:?)\s*[\"'`]?"
         r"([^\s\"'`,;)}]{4,})"
     ),
     re.compile(
         rf"(?i)\b(?:{_NOUNS})(?:[ _-]?(?:id|identifier|number|name|key))?[\"']?\s*(?:[:=#]|is\b)?\s*[\"'`(]?"
-        r"((?=[\w.:-]*\d)[\w.:-]{4,}\w)"
+        r"((?=[\w.:-]{0,80}\d)[\w.:-]{4,}\w)"
     ),
 )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, TypeVar, cast
 
@@ -27,6 +26,7 @@ from overt.models.arguments import parse_arguments
 
 __all__ = ("MockModel", "Part", "Reply", "Script", "call", "raw_call", "say")
 
+_put = object.__setattr__
 _ModelT = TypeVar("_ModelT", bound=BaseModel)
 
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter", "refusal", "unknown"]
@@ -84,10 +84,7 @@ Reply: TypeAlias = Part | str | ModelResponse | BaseException | type[BaseExcepti
 """One scripted reply: a part, text, a list of both (text and parallel calls), a whole response, or what to raise."""
 
 Script: TypeAlias = (
-    Sequence[Reply]
-    | Mapping[str, "Script"]
-    | Callable[[ModelRequest], Reply]
-    | Callable[[ModelRequest], Awaitable[Reply]]
+    Sequence[Reply] | Mapping[str, "Script"] | Callable[[ModelRequest], Reply | Awaitable[Reply]]
 )
 """Replies in order, or such a script for each agent by name, or a function of the request, sync or async."""
 
@@ -113,7 +110,7 @@ def say(
     return Part(text=text, tokens=tokens, usage=usage, finish=finish)
 
 
-def call(tool: str, /, **arguments: JsonValue) -> Part:
+def call(tool: str, /, **arguments: object) -> Part:
     """One tool call of a scripted reply. Tokens, id and the like: `call(…).with_options(tokens=7)`.
 
     Args:
@@ -127,7 +124,7 @@ def call(tool: str, /, **arguments: JsonValue) -> Part:
         DefinitionError: An argument is not a JSON value; then `raw_call` is what is wanted.
     """
     try:
-        checked = ToolCall(id="_", name=tool, arguments=arguments)
+        checked = ToolCall.model_validate({"id": "_", "name": tool, "arguments": arguments})
     except ValidationError as error:
         places = ", ".join(sorted({str(item["loc"][1]) for item in error.errors() if len(item["loc"]) > 1}))
         raise DefinitionError(f"call({tool!r}): {places or 'name or arguments'}: not a JSON value") from None
@@ -408,9 +405,12 @@ def _replies_so_far(messages: Sequence[Message]) -> int:
 
 
 def _with(model: _ModelT, field: str, value: object) -> _ModelT:
-    # `model_copy` and `model_construct` cost ten times as much.
-    copied = copy(model)
-    vars(copied)[field] = value
+    # What `copy` does, at half its cost; `model_copy` and `model_construct` cost three times as much.
+    copied = object.__new__(type(model))
+    _put(copied, "__dict__", {**vars(model), field: value})
+    _put(copied, "__pydantic_fields_set__", model.__pydantic_fields_set__)
+    _put(copied, "__pydantic_extra__", None)
+    _put(copied, "__pydantic_private__", None)
     return copied
 
 
