@@ -221,9 +221,8 @@ def _item_posted(tree: Tree, fact: f.ItemPosted) -> None:
 
 def _budget_raised(tree: Tree, fact: f.BudgetRaised) -> None:
     node = tree.nodes[fact.handle]
-    node.caps = node.caps._replace(
-        **{n: v for n, v in zip(f.Caps._fields, fact.caps, strict=True) if v is not None}
-    )
+    said: dict[str, Any] = {n: v for n, v in zip(f.Caps._fields, fact.caps, strict=True) if v is not None}
+    node.caps = node.caps._replace(**said)
 
 
 def _resume_begun(tree: Tree, fact: f.ResumeBegun) -> None:

@@ -332,7 +332,7 @@ class Node:
         self.parent = parent
         self.agent = agent
         self.plan = plan
-        self.depth = 0 if parent is None else parent.depth + 1
+        self.depth: int = 0 if parent is None else parent.depth + 1
         self.chain: tuple[Node, ...] = (self,) if parent is None else (self, *parent.chain)
         self.caps = caps
         self.children: list[Node] = []

@@ -7,7 +7,7 @@ follow. So a run without parallel work needs no task but its caller's, and only 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -356,7 +356,7 @@ class Driver:
             if stopped or watch.holds():
                 watch.event.set()
 
-    def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run something beside everything else."""
         if self._group is None:
             raise RuntimeError("the driver is not at work")
@@ -460,7 +460,7 @@ class Driver:
 
     def cut(self) -> bool:
         """Whether the journal holds work under way that this driver is not performing."""
-        if self._working:
+        if self._scopes:
             return False
         return any(not isinstance(e, Notify) for e in self.tree.open.values()) or any(
             n.wake is not None and n.wake.cut and n.state is not State.CLOSED for n in self.tree.nodes.values()

@@ -40,8 +40,8 @@ def _plain(value: Any) -> Any:
         if isinstance(value, f.Tokens):
             return list(value) if value.total or value.cached or value.reasoning else list(value[:2])
         if hasattr(value, "_fields"):
-            return plain_fields(cast("tuple[Any, ...]", value))
-        return [_plain(item) for item in cast("tuple[Any, ...]", value)]
+            return plain_fields(value)
+        return [_plain(item) for item in value]
     return value
 
 
