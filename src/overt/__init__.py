@@ -2,8 +2,11 @@
 
 from overt.agent import Agent
 from overt.clock import Clock, SystemClock
+from overt.driver.events import Event
 from overt.errors import DefinitionError, MissingDeps, NoModel, OvertError, RunStopped, ToolError, UsageError
+from overt.handle import Handle
 from overt.journal.store import Store
+from overt.ledger import Ledger
 from overt.message import (
     AssistantMessage,
     FilePart,
@@ -26,6 +29,7 @@ from overt.options import Options
 from overt.policy import Budget, HandleView, InboxItem, PostResult, ResumePolicy
 from overt.request import Answer, ReplayedCall, Request, WaitFor
 from overt.result import ErrorInfo, Limit, Replay, State, Status, TaskResult, Verdict
+from overt.runtime import Runtime
 from overt.tool import AnyTool, Tool, ToolContext, ToolDecorator, ToolResult, pending, tool
 
 __all__ = (
@@ -37,10 +41,13 @@ __all__ = (
     "Clock",
     "DefinitionError",
     "ErrorInfo",
+    "Event",
     "FilePart",
+    "Handle",
     "HandleView",
     "ImagePart",
     "InboxItem",
+    "Ledger",
     "Limit",
     "Message",
     "MissingDeps",
@@ -57,6 +64,7 @@ __all__ = (
     "Request",
     "ResumePolicy",
     "RunStopped",
+    "Runtime",
     "State",
     "Status",
     "Store",

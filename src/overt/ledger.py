@@ -38,7 +38,9 @@ class Ledger(Frozen):
                 yield depth + 1, ledger
 
     def _rows(self) -> list[tuple[str, ...]]:
-        rows: list[tuple[str, ...]] = [("handle", "status", "turns", "tool calls", "own tokens", "total tokens")]
+        rows: list[tuple[str, ...]] = [
+            ("handle", "status", "turns", "tool calls", "own tokens", "total tokens")
+        ]
         for depth, ledger in self.walk():
             name = ledger.handle if depth == 0 else "  " * depth + ledger.handle.rsplit("/", 1)[-1]
             rows.append(
@@ -69,7 +71,9 @@ class Ledger(Frozen):
         head, *rows = self._rows()
         cells = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
         body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell).replace('  ', '&emsp;')}</td>" for cell in row) + "</tr>"
+            "<tr>"
+            + "".join(f"<td>{html.escape(cell).replace('  ', '&emsp;')}</td>" for cell in row)
+            + "</tr>"
             for row in rows
         )
         return f"<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -12,7 +11,6 @@ import anyio
 from pydantic import TypeAdapter
 from typing_extensions import TypeVar, Unpack
 
-from overt._canonical import encode, jsonable
 from overt._planning import budget_of, caps_of, crew_of, plan_of
 from overt._text import clean
 from overt.agent import Agent, in_event_loop
@@ -20,14 +18,15 @@ from overt.clock import Clock, SystemClock
 from overt.core import inputs as i
 from overt.core.budget import remaining
 from overt.core.desk import Refused
-from overt.core.suspension import check
+from overt.core.render import committed
 from overt.core.tree import CallState, Node, Tree
 from overt.core.views import handle_view, open_requests, request_view, result_of, usage_of
-from overt.driver.loop import Driver
-from overt.driver.loading import Log, check_drift, load, trace_lines
+from overt.driver.delivery import checked
 from overt.driver.events import Event, event_views
-from overt.driver.perform import answer_spec
-from overt.errors import InvalidAnswer, RequestExpired, RunConflict, UnknownHandle, UsageError
+from overt.driver.loading import Log, check_drift, load, trace_lines
+from overt.driver.loop import Driver
+from overt.errors import RunConflict, UnknownHandle, UsageError
+from overt.handle import Handle
 from overt.journal.memory import MemoryStore
 from overt.journal.store import Store
 from overt.ledger import Ledger
@@ -37,36 +36,12 @@ from overt.policy import Budget, HandleView, InboxItem, PostResult, ResumePolicy
 from overt.request import Answer, Request
 from overt.result import State, TaskResult
 
-__all__ = ("Handle", "Runtime")
+__all__ = ("Runtime",)
 
 OutputT = TypeVar("OutputT", default=str)
 DepsT = TypeVar("DepsT", default=None)
 T = TypeVar("T")
 MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
-
-
-class Handle:
-    """One agent in the tree of a run."""
-
-    __slots__ = ("agent", "id")
-
-    id: str
-    """Such as `root/coordinator.1/explore.2`; `n` counts all children of the parent."""
-    agent: str
-    """Name of its agent; empty for the root."""
-
-    def __init__(self, id: str, *, agent: str) -> None:
-        self.id = id
-        self.agent = agent
-
-    def __repr__(self) -> str:
-        return f"<Handle {self.id}>"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Handle) and (other.id, other.agent) == (self.id, self.agent)
-
-    def __hash__(self) -> int:
-        return hash(self.id)
 
 
 class Runtime(Generic[OutputT]):
@@ -101,7 +76,9 @@ class Runtime(Generic[OutputT]):
         first = None
         if tree is None:
             tree, log = Tree(), []
-            first = i.Open(clean(options.get("run_id") or uuid.uuid4().hex), agent.name, policy.value, plan.dump())
+            first = i.Open(
+                clean(options.get("run_id") or uuid.uuid4().hex), agent.name, policy.value, plan.dump()
+            )
         self._driver = Driver(
             crew_of(agents, agent, options),
             MemoryStore() if store is None else store,
@@ -212,7 +189,9 @@ class Runtime(Generic[OutputT]):
         """
         driver = self._driver
         if driver.tree.entry is not None:
-            raise UsageError(f"run {self.id} has been started; resume, recover or extend it, or make another Runtime")
+            raise UsageError(
+                f"run {self.id} has been started; resume, recover or extend it, or make another Runtime"
+            )
         entry = f"root/{self._agent.name}.1"
 
         async def work() -> Any:
@@ -255,7 +234,7 @@ class Runtime(Generic[OutputT]):
         self._entry()
 
         async def work() -> Any:
-            specs = [await self._checked(a) for a in answers]
+            specs = [await checked(driver, a) for a in answers]
             steps: list[i.Input] = [i.Expire(drive=False), i.Deliver(tuple(specs), policy and policy.value)]
             if driver.cut():
                 steps.insert(0, i.Recover(None, failed=False, verb="resume"))
@@ -263,26 +242,6 @@ class Runtime(Generic[OutputT]):
 
         await driver.drive(work, self._settled(self._entry().id))
         return self.result()
-
-    async def _checked(self, answer: Answer[Any]) -> i.AnswerSpec:
-        """Check an answer before anything changes."""
-        driver = self._driver
-        plain = i.AnswerSpec(answer.id, answer.ok, None if answer.data is None else encode(jsonable(answer.data)), answer.reason)
-        try:
-            state = check(driver.tree, plain, driver.now())
-        except RequestExpired:
-            await driver.step(i.Expire(drive=False))
-            raise
-        request = request_view(driver.tree, state)
-        spec = answer_spec(request, answer)
-        verify = driver.crew.verify_answer
-        if verify is not None:
-            verdict = verify(request, answer)
-            if inspect.isawaitable(verdict):
-                verdict = await verdict
-            if not verdict:
-                raise InvalidAnswer(f"verify_answer refused the answer to {request.id}", places=("$: refused",))
-        return spec
 
     def resume_sync(
         self, answer: Answer[Any] | Sequence[Answer[Any]], *, policy: ResumePolicy | None = None
@@ -294,10 +253,14 @@ class Runtime(Generic[OutputT]):
             UnknownRequest: As `resume`; so are the others.
         """
         if in_event_loop():
-            raise UsageError("resume_sync starts an event loop and cannot do so inside a running one: await resume(…)")
+            raise UsageError(
+                "resume_sync starts an event loop and cannot do so inside a running one: await resume(…)"
+            )
         return anyio.run(partial(self.resume, answer, policy=policy))
 
-    async def recover(self, *, policy: ResumePolicy | None = None, force: bool = False) -> TaskResult[OutputT]:
+    async def recover(
+        self, *, policy: ResumePolicy | None = None, force: bool = False
+    ) -> TaskResult[OutputT]:
         """Go on with what was cut off by a crash or a cancellation, and with what failed.
 
         Wakes whose own call was cut off go on where they were, whatever the run's policy: a model call is bought again,
@@ -398,7 +361,9 @@ class Runtime(Generic[OutputT]):
             HandleClosed: It is closed.
         """
         id = _id(handle)
-        return await self._answered(i.Wake(id, clean(prompt)), None if self._driver.live else self._settled(id))
+        return await self._answered(
+            i.Wake(id, clean(prompt)), None if self._driver.live else self._settled(id)
+        )
 
     async def wait(self, handle: Handle | str, *, timeout: float | None = None) -> TaskResult[object]:
         """Wait until a handle's wake has settled or suspended, and return its result.
@@ -513,7 +478,7 @@ class Runtime(Generic[OutputT]):
     def transcript(self, handle: Handle | str) -> tuple[Message, ...]:
         """Return a handle's committed transcript: what a rewind would start from. Copies; change them at will."""
         node = self._node(handle)
-        return tuple(m.model_copy(deep=True) for m in node.messages[: node.committed])
+        return tuple(m.model_copy(deep=True) for m in committed(self._driver.tree, node, node.wake))
 
     def tool_result(self, handle: Handle | str, call_id: str) -> str:
         """Return a tool result whole, also where the model saw a part.

@@ -15,6 +15,7 @@ from overt.core.budget import slots
 from overt.core.decide import decide
 from overt.core.effects import AskHost, CallModel, CallTool
 from overt.core.plan import AgentPlan, Plan
+from overt.core.render import committed
 from overt.core.tree import CallState, Node, Tree
 from overt.core.views import result_of
 from overt.journal.codec import decode, record
@@ -69,7 +70,9 @@ class Sim:
     def effects(self, kind: type, handle: str | None = None) -> list[Any]:
         return [e for e in self.tree.open.values() if isinstance(e, kind) and handle in (None, e.handle)]
 
-    def reply(self, text: str = "", *calls: f.CallSpec, handle: str | None = None, **options: Any) -> list[f.Fact]:
+    def reply(
+        self, text: str = "", *calls: f.CallSpec, handle: str | None = None, **options: Any
+    ) -> list[f.Fact]:
         effect = self.effects(CallModel, handle)[0]
         options.setdefault("tokens", f.Tokens(50, 50))
         return self.step(i.ModelDone(effect.id, text, calls, **options))
@@ -88,14 +91,18 @@ class Sim:
     def ret(self, name: str, output: str = "ok", handle: str | None = None) -> list[f.Fact]:
         return self.step(i.ToolDone(self.tool(name, handle).id, output))
 
-    def ask(self, name: str = "ask", prompt: str = "ok?", handle: str | None = None, **fields: Any) -> list[f.Fact]:
+    def ask(
+        self, name: str = "ask", prompt: str = "ok?", handle: str | None = None, **fields: Any
+    ) -> list[f.Fact]:
         effect = self.tool(name, handle)
         wake = self.tree.nodes[effect.handle].wake
         assert wake is not None
         slot = len(wake.memory[self.call_of(effect).key].slots)
         return self.step(i.ToolAsked(effect.id, f.Question("approval", prompt, **fields), slot))
 
-    def answer(self, request: str | None = None, ok: bool = True, data: str | None = None, policy: str | None = None) -> list[f.Fact]:
+    def answer(
+        self, request: str | None = None, ok: bool = True, data: str | None = None, policy: str | None = None
+    ) -> list[f.Fact]:
         if request is None:
             request = self.open_requests()[0]
         return self.step(i.Deliver((i.AnswerSpec(request, ok, data),), policy))
@@ -164,8 +171,12 @@ def snapshot(value: Any, seen: tuple[int, ...] = ()) -> Any:
 
 
 def tree_snapshot(tree: Tree) -> Any:
-    whole = {name: snapshot(getattr(tree, name), (1,)) for name in tree.__slots__ if name not in ("nodes", "root")}
-    whole["nodes"] = {k: {n: snapshot(getattr(v, n), (1,)) for n in v.__slots__} for k, v in tree.nodes.items()}
+    whole = {
+        name: snapshot(getattr(tree, name), (1,)) for name in tree.__slots__ if name not in ("nodes", "root")
+    }
+    whole["nodes"] = {
+        k: {n: snapshot(getattr(v, n), (1,)) for n in v.__slots__} for k, v in tree.nodes.items()
+    }
     return whole
 
 
@@ -177,10 +188,23 @@ def check(sim: Sim) -> None:
     nodes = list(tree.root.below())
     for node in nodes:
         kids = node.children
-        for name in ("input", "output", "tokens", "turns", "model_calls", "tool_calls", "unreported", "unpriced"):
+        for name in (
+            "input",
+            "output",
+            "tokens",
+            "turns",
+            "model_calls",
+            "tool_calls",
+            "unreported",
+            "unpriced",
+        ):
             want = getattr(node.own, name) + sum(getattr(k.total, name) for k in kids)
             assert getattr(node.total, name) == want, f"ledger law: {node.id} {name}"
-        reserved = sum(e.reserve for e in tree.open.values() if isinstance(e, CallModel) and node in tree.nodes[e.handle].chain)
+        reserved = sum(
+            e.reserve
+            for e in tree.open.values()
+            if isinstance(e, CallModel) and node in tree.nodes[e.handle].chain
+        )
         assert node.reserved == reserved >= 0, f"reservations of {node.id}: {node.reserved} != {reserved}"
         caps = node.caps
         if caps.max_tool_calls is not None:
@@ -192,10 +216,14 @@ def check(sim: Sim) -> None:
         hosts = sum(isinstance(e, AskHost) and tree.nodes[e.handle] in below for e in tree.open.values())
         assert node.live == node.active + sum(n.queued is not None for n in below) + hosts, node.id
         ids = {n.id for n in below}
-        assert node.open_requests == sum(r.status == "open" and r.handle in ids for r in tree.requests.values()), node.id
+        assert node.open_requests == sum(
+            r.status == "open" and r.handle in ids for r in tree.requests.values()
+        ), node.id
         assert node.running == sum(k.state is State.RUNNING for k in kids) <= slots(node)
         assert list(node.queue) == [k for k in node.queue if k.queued is not None]
-        assert not (node.queue and node.running < slots(node)) or node.state is State.CLOSED, f"a free slot and a queue under {node.id}"
+        assert not (node.queue and node.running < slots(node)) or node.state is State.CLOSED, (
+            f"a free slot and a queue under {node.id}"
+        )
         _check_wake(sim, node)
         now = (node.total.tokens, node.own.tokens, node.turns)
         before = sim.high.get(node.id, (0, 0, 0))
@@ -210,7 +238,11 @@ def _check_wake(sim: Sim, node: Node) -> None:
     if node.state is State.RUNNING:
         assert wake is not None
         assert wake.status is None
-        busy = wake.model or wake.waiting or any(c.state in (CallState.ENTERED, CallState.WAITING) for c in wake.batch or ())
+        busy = (
+            wake.model
+            or wake.waiting
+            or any(c.state in (CallState.ENTERED, CallState.WAITING) for c in wake.batch or ())
+        )
         assert busy, f"{node.id} runs and nothing is under way"
     if node.state is State.SUSPENDED:
         assert wake is not None
@@ -219,9 +251,10 @@ def _check_wake(sim: Sim, node: Node) -> None:
         cut = any(n.wake is not None and n.wake.cut for n in node.below())
         assert node.open_requests or node.live or can_go or cut, f"{node.id} is suspended without a way out"
     if wake is not None and wake.status is not None:
-        assert not [e for e in tree.open.values() if e.handle == node.id and e.id in wake.effects], "effects of a settled wake"
-    if node.state in (State.IDLE, State.CLOSED) and not (wake is not None and (wake.cut or wake.status == "error")):
-        _check_balanced(node.messages[: node.committed], node.id)
+        assert not [e for e in tree.open.values() if e.handle == node.id and e.id in wake.effects], (
+            "effects of a settled wake"
+        )
+    _check_balanced(committed(tree, node, wake), node.id)
 
 
 def _check_balanced(messages: Sequence[Any], where: str) -> None:

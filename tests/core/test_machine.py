@@ -10,7 +10,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from overt.core import facts as f
 from overt.core import inputs as i
-from overt.core.decide import decide
 from overt.core.desk import Refused
 from overt.core.effects import AskHost, CallModel, CallTool, Notify
 from overt.errors import UsageError
@@ -54,9 +53,12 @@ class Machine(RuleBasedStateMachine):
         closes=st.booleans(),
         on_pending=st.booleans(),
     )
-    def start(self, root: f.Caps, a: f.Caps, b: f.Caps, policy: str, hosted: Any, closes: bool, on_pending: bool) -> None:
+    def start(
+        self, root: f.Caps, a: f.Caps, b: f.Caps, policy: str, hosted: Any, closes: bool, on_pending: bool
+    ) -> None:
         self.sim = Sim(
-            plan(caps={"a": a, "b": b}, root=root, hosted=hosted, inbox_cap=2, on_pending=on_pending), policy=policy
+            plan(caps={"a": a, "b": b}, root=root, hosted=hosted, inbox_cap=2, on_pending=on_pending),
+            policy=policy,
         )
         self.sim.begin(closes=closes)
 
@@ -79,7 +81,11 @@ class Machine(RuleBasedStateMachine):
         self.step(i.ModelDone(self.pick(CallModel, n).id, "", tuple(calls), f.Tokens(60, 40), finish=finish))
 
     @precondition(lambda self: self.sim.effects(CallModel))
-    @rule(n=small, text=st.sampled_from(["done", "done", "  "]), tokens=st.sampled_from([f.Tokens(60, 40), None]))
+    @rule(
+        n=small,
+        text=st.sampled_from(["done", "done", "  "]),
+        tokens=st.sampled_from([f.Tokens(60, 40), None]),
+    )
     def reply_text(self, n: int, text: str, tokens: f.Tokens | None) -> None:
         self.step(i.ModelDone(self.pick(CallModel, n).id, text, (), tokens))
 
@@ -89,7 +95,11 @@ class Machine(RuleBasedStateMachine):
         self.step(i.ModelLost(self.pick(CallModel, n).id, f.ErrorSpec("Boom", "no", "model", True)))
 
     @precondition(lambda self: self.sim.effects(CallTool))
-    @rule(n=small, how=st.sampled_from(["ok", "ok", "error", "ask", "ask", "timeout", "once", "once_half", "reask"]), prompt=st.sampled_from(["p?", "q?"]))
+    @rule(
+        n=small,
+        how=st.sampled_from(["ok", "ok", "error", "ask", "ask", "timeout", "once", "once_half", "reask"]),
+        prompt=st.sampled_from(["p?", "q?"]),
+    )
     def tool_ends(self, n: int, how: str, prompt: str) -> None:
         effect = self.pick(CallTool, n)
         wake = self.sim.node(effect.handle).wake
@@ -197,7 +207,12 @@ class Machine(RuleBasedStateMachine):
         assert entry is not None
         if entry.wake is not None and entry.wake.limit_at is not None:
             caps = self.sim.node(entry.wake.limit_at).caps
-            raised = f.Caps(*(v + by if isinstance(v, int) and n != "max_depth" else None for n, v in zip(f.Caps._fields, caps, strict=True)))
+            raised = f.Caps(
+                *(
+                    v + by if isinstance(v, int) and n != "max_depth" else None
+                    for n, v in zip(f.Caps._fields, caps, strict=True)
+                )
+            )
             self.step(i.Extend(raised))
 
 

@@ -149,17 +149,27 @@ def remaining(tree: Tree, node: Node, now: int) -> Caps:
     wall = [a.caps.max_wall * 1e6 - wall_spent(tree, a, now) for a in chain if a.caps.max_wall is not None]
     cost = [Decimal(a.caps.max_cost) - a.total.cost for a in chain if a.caps.max_cost is not None]
     return Caps(
-        max_turns=max(turn_cap(node) - (node.wake.turns if node.wake is not None and node.wake.status is None else 0), 0),
-        max_tokens=least([a.caps.max_tokens - a.spent - a.reserved for a in chain if a.caps.max_tokens is not None]),
+        max_turns=max(
+            turn_cap(node) - (node.wake.turns if node.wake is not None and node.wake.status is None else 0), 0
+        ),
+        max_tokens=least(
+            [a.caps.max_tokens - a.spent - a.reserved for a in chain if a.caps.max_tokens is not None]
+        ),
         max_tool_calls=least(
             [a.caps.max_tool_calls - a.total.tool_calls for a in chain if a.caps.max_tool_calls is not None]
         ),
         max_model_calls=least(
-            [a.caps.max_model_calls - a.total.model_calls for a in chain if a.caps.max_model_calls is not None]
+            [
+                a.caps.max_model_calls - a.total.model_calls
+                for a in chain
+                if a.caps.max_model_calls is not None
+            ]
         ),
         max_wall=max(min(wall), 0) / 1e6 if wall else None,
         max_cost=str(max(min(cost), Decimal(0))) if cost else None,
-        max_children=None if node.caps.max_children is None else max(node.caps.max_children - node.child_count, 0),
+        max_children=None
+        if node.caps.max_children is None
+        else max(node.caps.max_children - node.child_count, 0),
         max_concurrent=slots(node),
         max_depth=deepest(node),
     )

@@ -101,7 +101,9 @@ def _spawn(d: Desk, inp: i.Spawn) -> None:
     team = tuple(d.tree.plan.agents) if inp.anywhere or parent.plan is None else parent.plan.team
     if inp.agent not in team:
         listed = ", ".join(team) or "nobody"
-        raise SpawnRefused(f"{inp.agent!r} is not in the team of {parent.id}; the team: {listed}", limit="team")
+        raise SpawnRefused(
+            f"{inp.agent!r} is not in the team of {parent.id}; the team: {listed}", limit="team"
+        )
     if parent.depth + 1 > deepest(parent):
         raise SpawnRefused(f"{parent.id} is at depth {parent.depth} of {deepest(parent)}", limit="maxDepth")
     cap = parent.caps.max_children

@@ -25,7 +25,12 @@ def cancel(d: Desk, inp: Cancel) -> None:
         wake = node.wake
         if wake is None or wake.status is not None:
             continue
-        if node.state is State.SUSPENDED and not wake.hosts and node.queued is None and not _waits_for_cut(d, wake):
+        if (
+            node.state is State.SUSPENDED
+            and not wake.hosts
+            and node.queued is None
+            and not _waits_for_cut(d, wake)
+        ):
             continue
         cut_effects(d, wake, inp.why)
         _ask_doubts(d, node, wake, host=False)
@@ -66,7 +71,11 @@ def recover(d: Desk, inp: Recover) -> None:
         was_cut = wake.cut
         if was_cut or (inp.failed and wake.status == "error"):
             if was_cut:
-                hosts += [c.request for c in wake.batch or () if c.request is not None and c.state == CallState.ASKED]
+                hosts += [
+                    c.request
+                    for c in wake.batch or ()
+                    if c.request is not None and c.state == CallState.ASKED
+                ]
             reopen(d, node)
         elif wake.status is not None:
             continue

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Sequence, Set
+from typing import Any
 
-from overt.core.tree import Item, Node, Tree
+from overt.core.tree import Call, CallState, Item, Node, Tree, Wake
+from overt.message import Message, ToolMessage
+from overt.result import State
 
-__all__ = ("bounded", "child_outcome", "status_text", "user_text")
+__all__ = ("batch_messages", "bounded", "child_outcome", "committed", "status_text", "user_text")
 
 
 def bounded(text: str, limit: int) -> str:
@@ -16,7 +19,7 @@ def bounded(text: str, limit: int) -> str:
     marker = f"\n[… {len(text)} characters in all, the middle is left out …]\n"
     room = max(limit - len(marker), 0)
     head, tail = room - room // 3, len(text) - room // 3
-    while 0 < head and _joins(text, head):
+    while head > 0 and _joins(text, head):
         head -= 1
     while tail < len(text) and _joins(text, tail):
         tail += 1
@@ -45,6 +48,40 @@ def user_text(prompt: str, items: Sequence[Item], trusted: Set[str]) -> str:
     lines.append("</inbox>")
     block = "\n".join(lines)
     return f"{prompt}\n\n{block}" if prompt else block
+
+
+def batch_messages(tree: Tree, batch: Sequence[Call], why: str) -> list[Message]:
+    """Return the results of a batch in call order; calls without one read `not run (<why>)`."""
+    limit = tree.plan.max_result_chars
+    messages: list[Message] = []
+    for call in batch:
+        if call.state == CallState.DONE:
+            text, is_error = call.output, call.is_error
+            metadata: dict[str, Any] = json.loads(call.metadata) if call.metadata else {}
+        else:
+            text, is_error, metadata = f"not run ({call.limit or why})", True, {}
+        messages.append(
+            ToolMessage.model_construct(
+                role="tool",
+                text=text if len(text) <= limit else bounded(text, limit),
+                call_id=call.id,
+                name=call.name,
+                is_error=is_error,
+                metadata=metadata,
+            )
+        )
+    return messages
+
+
+def committed(tree: Tree, node: Node, wake: Wake | None) -> list[Message]:
+    """Return the committed transcript: what a rewind starts from, with calls left open at a stop noted as not run."""
+    if wake is None or wake.status in ("done", "incomplete"):
+        return list(node.messages)
+    if node.state not in (State.RUNNING, State.SUSPENDED) and wake.status != "error" and not wake.cut:
+        return list(node.messages)
+    checkpoint = wake.checkpoint
+    kept = node.messages[: checkpoint.messages]
+    return kept + batch_messages(tree, checkpoint.batch or (), "stopped")
 
 
 def status_text(tree: Tree, node: Node) -> str:

@@ -157,7 +157,9 @@ def check(tree: Tree, answer: AnswerSpec, now: int) -> RequestState:
     if request is None:
         open_ids = [r.id for r in tree.requests.values() if r.status == "open"]
         listed = ", ".join(open_ids) or "none"
-        raise UnknownRequest(f"run {tree.run_id} has no request {answer.request!r}; open: {listed}", open=open_ids)
+        raise UnknownRequest(
+            f"run {tree.run_id} has no request {answer.request!r}; open: {listed}", open=open_ids
+        )
     at = request.question.expires_at
     expired = request.answer is not None and request.answer.reason == "expired"
     if at is not None and (expired or (request.status == "open" and at <= now)):
@@ -169,7 +171,9 @@ def check(tree: Tree, answer: AnswerSpec, now: int) -> RequestState:
             and recorded.reason == answer.reason
             and recorded.data == (None if answer.data is None else json.loads(answer.data))
         )
-        raise AlreadyAnswered(f"request {request.id} was {request.status} at {recorded.at}", answer=recorded, same=same)
+        raise AlreadyAnswered(
+            f"request {request.id} was {request.status} at {recorded.at}", answer=recorded, same=same
+        )
     return request
 
 
@@ -180,17 +184,24 @@ def deliver(d: Desk, inp: Deliver) -> None:
     for answer in inp.answers:
         request = check(tree, answer, tree.now)
         if request in requests:
-            raise InvalidAnswer(f"request {request.id} is answered twice in one list", places=("$: two answers",))
+            raise InvalidAnswer(
+                f"request {request.id} is answered twice in one list", places=("$: two answers",)
+            )
         requests.append(request)
     if not requests:
-        raise UnknownRequest("there is no answer in the list", open=[r.id for r in tree.requests.values() if r.status == "open"])
+        raise UnknownRequest(
+            "there is no answer in the list",
+            open=[r.id for r in tree.requests.values() if r.status == "open"],
+        )
     if tree.root.live == 0:
         d.emit(f.ResumeBegun("resume"))
     for request, answer in zip(requests, inp.answers, strict=True):
         _give(d, request, answer, inp.policy)
 
 
-def _give(d: Desk, request: RequestState, answer: AnswerSpec, policy: str | None, *, touch: bool = True) -> None:
+def _give(
+    d: Desk, request: RequestState, answer: AnswerSpec, policy: str | None, *, touch: bool = True
+) -> None:
     node = d.tree.nodes[request.handle]
     wake = node.wake
     assert wake is not None
@@ -232,7 +243,9 @@ def host_done(d: Desk, inp: HostDone, request: RequestState) -> None:
         d.touch_above(node)
         return
     answer = inp.answer
-    d.emit(f.AnswerGiven(node.id, request.id, answer.ok, answer.data, answer.reason, answer.by, None, inp.effect))
+    d.emit(
+        f.AnswerGiven(node.id, request.id, answer.ok, answer.data, answer.reason, answer.by, None, inp.effect)
+    )
     d.touch(node)
 
 

@@ -144,7 +144,6 @@ class Call:
         self.limit: str | None = None
         self.at: str | None = None
 
-
     def copy(self) -> Call:
         """Return a call that shares nothing that changes."""
         other = Call(self.id, self.name, self.raw)
@@ -214,8 +213,8 @@ class Wake:
         "closes",
         "cut",
         "divergences",
-        "effects",
         "drop",
+        "effects",
         "error",
         "flushed",
         "hosts",
@@ -297,7 +296,6 @@ class Node:
         "child_count",
         "children",
         "closed_reason",
-        "committed",
         "depth",
         "id",
         "inbox",
@@ -356,7 +354,6 @@ class Node:
         self.wall_since = 0
         self.inbox: list[Item] = []
         self.messages: list[Message] = []
-        self.committed = 0
         self.call_seq = 0
         self.wake: Wake | None = None
         self.wakes = 0

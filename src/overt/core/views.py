@@ -99,7 +99,9 @@ def _repeats(tree: Tree, request: RequestState) -> tuple[tuple[ReplayedCall, ...
 
 def replayed(handle: str, tool: str, args: str, key: str) -> ReplayedCall:
     """Return one repeated call."""
-    return ReplayedCall.model_construct(handle=handle, tool=tool, arguments=json.loads(args), idempotency_key=key)
+    return ReplayedCall.model_construct(
+        handle=handle, tool=tool, arguments=json.loads(args), idempotency_key=key
+    )
 
 
 def answers_of(tree: Tree, node: Node, key: str) -> list[tuple[RequestState, Answer[object]]]:

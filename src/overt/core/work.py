@@ -145,7 +145,10 @@ def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
         fail(d, node, f.ErrorSpec(type, message, "model"), drop=True)
     elif not calls and not inp.text.strip():
         fail(
-            d, node, f.ErrorSpec("EmptyReply", "The model replied with neither text nor calls.", "model", True), drop=True
+            d,
+            node,
+            f.ErrorSpec("EmptyReply", "The model replied with neither text nor calls.", "model", True),
+            drop=True,
         )
     elif not calls:
         settle(d, node, "done")

@@ -34,7 +34,9 @@ def check_data(request: Request, data: JsonValue) -> None:
     if request.answer_schema is None:
         return
     places = [
-        "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path) + f": {error.message}"
+        "$"
+        + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
+        + f": {error.message}"
         for error in _validator(encode(request.answer_schema)).iter_errors(data)
     ]
     if places:

@@ -50,7 +50,9 @@ class InContext(Generic[T]):
                 step = partial(run, coro.send, sent)
 
 
-async def run_user_code(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, is_async: bool) -> Any:
+async def run_user_code(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, is_async: bool
+) -> Any:
     """Call `fn`: awaited in a copy of the context, or in a worker thread that sees the caller's context variables.
 
     A thread is abandoned when the caller is cancelled: nothing can stop it, and nothing waits for it.

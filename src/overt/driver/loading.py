@@ -61,7 +61,9 @@ def check_drift(tree: Tree, crew: Crew, entry: str) -> None:
         SpecDrift: An agent or tool in use is gone, or its `on_replay` changed.
     """
     if tree.agent != entry:
-        raise SpecDrift(f"run {tree.run_id} was started with agent {tree.agent!r}, not {entry!r}: open it with that")
+        raise SpecDrift(
+            f"run {tree.run_id} was started with agent {tree.agent!r}, not {entry!r}: open it with that"
+        )
     for node in tree.nodes.values():
         if node.state is State.CLOSED or node is tree.root:
             continue
@@ -107,7 +109,9 @@ def trace_lines(log: Log) -> list[str]:
                 if name != "handle" and value != type(fact)._field_defaults.get(name, object())
             )
             where = getattr(fact, "handle", "")
-            lines.append(f"{position + offset:>5} {stamp} {where} {type(fact).__name__}({rest})".replace("  ", " ", 1))
+            lines.append(
+                f"{position + offset:>5} {stamp} {where} {type(fact).__name__}({rest})".replace("  ", " ", 1)
+            )
     return lines
 
 

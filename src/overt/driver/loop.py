@@ -24,22 +24,19 @@ from overt.core.desk import Refused
 from overt.core.effects import AskHost, CallModel, CallTool, Effect, Notify
 from overt.core.tree import Tree
 from overt.driver.crew import Crew
-from overt.driver.loading import Log, fold
+from overt.driver.loading import Log
 from overt.driver.perform import perform_host, perform_model, perform_notify
+from overt.driver.tenure import Tenure
 from overt.driver.toolcall import perform_tool
-from overt.errors import RunConflict, StoreError, UsageError
+from overt.errors import StoreError, UsageError
 from overt.journal.codec import record
-from overt.journal.memory import MemoryStore
-from overt.journal.owner import owner_here
 from overt.journal.record import Record
-from overt.journal.store import Owner, Store
+from overt.journal.store import Store
 from overt.result import State
 
 __all__ = ("Driver", "run_status")
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-LOCAL = Owner(id="local")
-"""Owner of runs in a store nobody else can reach."""
 
 
 class _Slot:
@@ -81,27 +78,29 @@ class Driver:
     """Drives one run in this process."""
 
     def __init__(
-        self, crew: Crew, store: Store, clock: Clock, *, private: bool, first: i.Open | None, tree: Tree, log: Log
+        self,
+        crew: Crew,
+        store: Store,
+        clock: Clock,
+        *,
+        private: bool,
+        first: i.Open | None,
+        tree: Tree,
+        log: Log,
     ) -> None:
         self.crew = crew
-        self.store = store
         self.clock = clock
-        self.private = private
-        """Whether nobody else can reach the store."""
+        self.tenure = Tenure(store, clock, seconds=crew.claim, private=private)
         self.tree = tree
         self.log = log
         self.first = first
         """What opens the run, until it is stored."""
-        self.owner = LOCAL if private else None
-        self.epoch: int | None = None
-        self.until = EPOCH
         self.broken: BaseException | None = None
         self.fatal: BaseException | None = None
         self.has_wall = False
         self.gate = anyio.Semaphore(crew.max_concurrent_turns, fast_acquire=True)
         self.drift: str | None = None
         """The plan this process was given, until it is known to be the recorded one."""
-        self._append_now: Any = store.append_now if isinstance(store, MemoryStore) else None
         self._group: TaskGroup | None = None
         self._queue: deque[_Slot] = deque()
         self._pumping = False
@@ -210,7 +209,7 @@ class Driver:
 
     def _break(self, error: BaseException) -> None:
         self.broken = error
-        self.epoch = None
+        self.tenure.epoch = None
         for scope in list(self._scopes.values()):
             scope.cancel()
         self._look()
@@ -221,34 +220,12 @@ class Driver:
         tree = self.tree
         release = self.quiet()
         if self.first is not None:
-            await self._create(records)
+            await self.tenure.create(self.first, records)
             self.first = None
             if not release:
                 return
             records, after = (), tree.seq
-        if self.epoch is None:
-            raise RunConflict(f"run {tree.run_id}: this driver holds no claim")
-        status = run_status(tree)
-        if self._append_now is not None:
-            self._append_now(tree.run_id, records, after=after, epoch=self.epoch, status=status, release=release)
-        else:
-            with anyio.CancelScope(shield=True):
-                await self.store.append(
-                    tree.run_id, records, after=after, epoch=self.epoch, status=status, release=release
-                )
-        if release:
-            self.epoch = None
-
-    async def _create(self, records: Sequence[Record]) -> None:
-        assert self.first is not None
-        now = self.clock.now()
-        until = now + timedelta(seconds=self.crew.claim)
-        owner = self.owner = self.owner or owner_here()
-        with anyio.CancelScope(shield=True):
-            claim = await self.store.create(
-                self.first.run_id, records, agent=self.first.agent, owner=owner, now=now, until=until
-            )
-        self.epoch, self.until = claim.epoch, claim.until
+        await self.tenure.append(tree.run_id, records, after=after, status=run_status(tree), release=release)
 
     async def acquire(self, *, force: bool = False) -> None:
         """Take the claim on the run, and catch up with what another process has done since.
@@ -258,71 +235,40 @@ class Driver:
         """
         if self.broken is not None:
             raise _as_store_error(self.broken)
-        if self.first is not None or self.epoch is not None:
+        if self.first is not None or self.tenure.held:
             return
-        run_id = self.tree.run_id
-        now = self.clock.now()
-        owner = self.owner = self.owner or owner_here()
-        until = now + timedelta(seconds=self.crew.claim)
-        with anyio.CancelScope(shield=True):
-            claim = await self.store.claim(run_id, owner=owner, now=now, until=until, force=force)
-            self.epoch, self.until = claim.epoch, claim.until
-            try:
-                info = await self.store.info(run_id)
-                if info.position != self.tree.seq:
-                    await self._catch_up()
-            except BaseException:
-                await self.release()
-                raise
-        if self.drift is not None:
-            await self.step(i.Drift(self.drift))
-            self.drift = None
-
-    async def _catch_up(self) -> None:
-        for rec in await self.store.read(self.tree.run_id, after=self.tree.seq):
-            fold(self.tree, self.log, rec, self.tree.run_id)
+        await self.tenure.take(self.tree, self.log, force=force)
         self._next = self.tree.next_effect
+        if self.drift is not None:
+            drift, self.drift = self.drift, None
+            await self.step(i.Drift(drift))
+            if not self.tenure.held:
+                await self.tenure.take(self.tree, self.log, force=force)
 
     async def release(self) -> None:
         """Give the claim up, if it is held."""
-        if self.epoch is not None and self.broken is None:
-            epoch, self.epoch = self.epoch, None
-            with anyio.CancelScope(shield=True):
-                await self.store.release(self.tree.run_id, epoch=epoch)
+        if self.broken is None:
+            await self.tenure.give_up(self.tree.run_id)
 
     async def check_claim(self) -> None:
-        """Make sure the claim still holds before something is entered that cannot be taken back.
+        """Make sure the run is still this driver's before something is entered that cannot be undone.
 
         Raises:
-            RunConflict: Another driver has the run; this one stops.
+            StoreError: It is not, or nobody can tell; this driver stops.
         """
-        if self.private or self.clock.now() < self.until:
-            return
         try:
-            info = await self.store.info(self.tree.run_id)
-            if info.epoch != self.epoch:
-                raise RunConflict(
-                    f"run {self.tree.run_id} was taken over by {info.owner}", owner=info.owner, until=info.until
-                )
-            await self._renew()
+            await self.tenure.check(self.tree.run_id)
         except StoreError as error:
             self._break(error)
             raise
 
-    async def _renew(self) -> None:
-        if self.epoch is None:
-            return
-        until = self.clock.now() + timedelta(seconds=self.crew.claim)
-        await self.store.renew(self.tree.run_id, epoch=self.epoch, until=until)
-        self.until = until
-
     async def _keep_claim(self) -> None:
         """Renew the claim for as long as the driver works."""
         while True:
-            await self.clock.sleep(self.crew.claim / 3)
+            await self.clock.sleep(self.tenure.seconds / 3)
             try:
                 if self.broken is None:
-                    await self._renew()
+                    await self.tenure.renew(self.tree.run_id)
             except StoreError as error:
                 self._break(error)
                 return
@@ -452,7 +398,9 @@ class Driver:
 
     def tells(self) -> bool:
         """Whether `on_pending` is still to be told of something."""
-        return self.crew.on_pending is not None and any(isinstance(e, Notify) for e in self.tree.open.values())
+        return self.crew.on_pending is not None and any(
+            isinstance(e, Notify) for e in self.tree.open.values()
+        )
 
     def quiet(self) -> bool:
         """Whether nothing runs, waits for a slot, or has to be told."""
@@ -463,10 +411,13 @@ class Driver:
         if self._scopes:
             return False
         return any(not isinstance(e, Notify) for e in self.tree.open.values()) or any(
-            n.wake is not None and n.wake.cut and n.state is not State.CLOSED for n in self.tree.nodes.values()
+            n.wake is not None and n.wake.cut and n.state is not State.CLOSED
+            for n in self.tree.nodes.values()
         )
 
-    async def drive(self, work: Callable[[], Awaitable[_Slot | None]], holds: Callable[[], bool], *, force: bool = False) -> None:
+    async def drive(
+        self, work: Callable[[], Awaitable[_Slot | None]], holds: Callable[[], bool], *, force: bool = False
+    ) -> None:
         """Take the run, do `work` and perform what follows until `holds`, in the caller's own task as far as it goes.
 
         Raises:
@@ -510,7 +461,7 @@ class Driver:
         self.raise_stopped()
 
     def _begin(self, group: TaskGroup) -> None:
-        if not self.private:
+        if not self.tenure.private:
             group.start_soon(self._keep_claim)
         if self.has_wall:
             self._deadline = None
@@ -520,7 +471,7 @@ class Driver:
         fatal = self.fatal or (error if isinstance(error, (KeyboardInterrupt, SystemExit)) else None)
         if fatal is not None:
             await self._close_off(type(fatal).__name__)
-        elif self.epoch is not None:
+        elif self.tenure.held:
             with anyio.CancelScope(shield=True):
                 try:
                     await self.release()

@@ -88,7 +88,11 @@ def _request(driver: Driver, member: Member, node: Node, effect: CallModel, name
 
 def _deadline(driver: Driver, node: Node) -> Any:
     tree = driver.tree
-    left = [a.caps.max_wall * 1e6 - wall_spent(tree, a, tree.now) for a in node.chain if a.caps.max_wall is not None]
+    left = [
+        a.caps.max_wall * 1e6 - wall_spent(tree, a, tree.now)
+        for a in node.chain
+        if a.caps.max_wall is not None
+    ]
     return driver.clock.now() + timedelta(microseconds=max(min(left), 0)) if left else None
 
 
@@ -107,7 +111,11 @@ def _reply(member: Member, node: Node, effect: CallModel, response: ModelRespons
     tokens = None
     if usage is not None:
         tokens = f.Tokens(
-            usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.reasoning_tokens, usage.total_tokens
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cached_tokens,
+            usage.reasoning_tokens,
+            usage.total_tokens,
         )
         if tokens.total == tokens.input + tokens.output:
             tokens = tokens._replace(total=0)
@@ -158,7 +166,11 @@ def _invalid(member: Member, name: str, text: str) -> str:
 def _unknown(member: Member, name: str, task: bool) -> str:
     names = [*member.tools, *(("task",) if task else ())]
     listed = ", ".join(names) or "none"
-    return f"unknown tool: {name!r}. The tools: {listed}." if name else f"a call without a name. The tools: {listed}."
+    return (
+        f"unknown tool: {name!r}. The tools: {listed}."
+        if name
+        else f"a call without a name. The tools: {listed}."
+    )
 
 
 def answer_spec(request: Request, answer: Answer[Any]) -> i.AnswerSpec:
@@ -168,11 +180,15 @@ def answer_spec(request: Request, answer: Answer[Any]) -> i.AnswerSpec:
         InvalidAnswer: It does not fit.
     """
     if answer.id != request.id:
-        raise InvalidAnswer(f"the answer is for {answer.id!r}, not {request.id}", places=("$.id: another request",))
+        raise InvalidAnswer(
+            f"the answer is for {answer.id!r}, not {request.id}", places=("$.id: another request",)
+        )
     try:
         data = jsonable(answer.data, "$.data")
     except (TypeError, RecursionError) as error:
-        raise InvalidAnswer(f"the answer to {request.id} is no JSON: {error}", places=(str(error),)) from error
+        raise InvalidAnswer(
+            f"the answer to {request.id} is no JSON: {error}", places=(str(error),)
+        ) from error
     if answer.ok:
         check_data(request, data)
     return i.AnswerSpec(
@@ -237,4 +253,3 @@ async def perform_notify(driver: Driver, effect: Notify) -> i.Input:
             raise
         return i.NotifyDone(effect.id, type(error).__name__)
     return i.NotifyDone(effect.id)
-

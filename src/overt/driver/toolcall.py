@@ -41,7 +41,10 @@ class Asking(BaseException):
 
 def core_question(question: Question, call: Call) -> f.Question:
     """Return a question as the core keeps it, with the call it is bound to."""
-    data: dict[str, JsonValue] = {**question.data, "call": {"tool": call.name, "arguments": json.loads(call.args)}}
+    data: dict[str, JsonValue] = {
+        **question.data,
+        "call": {"tool": call.name, "arguments": json.loads(call.args)},
+    }
     at = question.expires_at
     return f.Question(
         question.kind,
@@ -72,7 +75,9 @@ class Entry:
     async def ask(self, question: Question, /) -> Answer[JsonValue]:
         """Return the recorded answer to the next question, or leave the tool."""
         if self.inside:
-            raise UsageError(f"ask inside once({min(self.inside)!r}): the block would run again; ask before it")
+            raise UsageError(
+                f"ask inside once({min(self.inside)!r}): the block would run again; ask before it"
+            )
         slot, self.asked = self.asked, self.asked + 1
         wanted = core_question(question, self.call)
         if slot < len(self.recorded):
@@ -145,7 +150,9 @@ async def _enter(
         value = await run_user_code(tool.__wrapped__, args, kwargs, is_async=tool.is_async)
         if entry.left is not None:
             return i.ToolDone(
-                effect.id, f"tool {tool.name!r} swallowed the suspension of ctx.ask: let BaseException through", True
+                effect.id,
+                f"tool {tool.name!r} swallowed the suspension of ctx.ask: let BaseException through",
+                True,
             )
         return _returned(effect, entry, call, tool.as_result(value))
     except Asking:

@@ -1,0 +1,238 @@
+"""What the facts about model calls, tool calls and delegation change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from overt.core import facts as f
+from overt.core.effects import AskHost, CallModel, CallTool
+from overt.core.keys import idempotency_key
+from overt.core.moves import (
+    call_of,
+    close_effect,
+    draw,
+    finish,
+    flush,
+    open_effect,
+    unhost,
+    wake_of,
+)
+from overt.core.render import child_outcome
+from overt.core.tree import Call, CallState, Memory, Node, Once, Tree, Wake
+from overt.message import AssistantMessage, ToolCall
+
+__all__ = ("HANDLERS",)
+
+
+def _model_awaited(tree: Tree, fact: f.ModelAwaited) -> None:
+    node, wake = wake_of(tree, fact.handle)
+    wake.waiting = True
+    tree.waiting.append(node)
+
+
+def _model_called(tree: Tree, fact: f.ModelCalled) -> None:
+    node, wake = wake_of(tree, fact.handle)
+    if wake.waiting:
+        wake.waiting = False
+        tree.waiting.remove(node)
+    if wake.batch is not None:
+        flush(tree, node, wake)
+        wake.batch = None
+    open_effect(tree, CallModel(fact.effect, fact.handle, fact.left, fact.reserve))
+    wake.model = fact.effect
+    node.own.model_calls += 1
+    for a in node.chain:
+        a.total.model_calls += 1
+        a.reserved += fact.reserve
+
+
+def _model_closed(tree: Tree, node: Node, wake: Wake, effect: CallModel, spent: int) -> None:
+    wake.model = 0
+    for a in node.chain:
+        a.reserved -= effect.reserve
+        a.spent += spent
+
+
+def _model_replied(tree: Tree, fact: f.ModelReplied) -> None:
+    node, wake = wake_of(tree, fact.handle)
+    effect = close_effect(tree, fact.effect)
+    assert isinstance(effect, CallModel)
+    tokens = fact.tokens
+    _model_closed(
+        tree,
+        node,
+        wake,
+        effect,
+        effect.reserve if tokens is None else tokens.total or tokens.input + tokens.output,
+    )
+    cost = None if fact.cost is None else Decimal(fact.cost)
+    node.own.reply(tokens, cost)
+    for a in node.chain:
+        a.total.reply(tokens, cost)
+    node.turns += 1
+    wake.turns += 1
+    if tokens is not None:
+        node.last_input, node.last_output = tokens.input, tokens.output
+    node.bytes_since = len(fact.text)
+    wake.text = fact.text
+    if fact.text:
+        wake.partial = fact.text
+    public: list[ToolCall] = []
+    if fact.calls:
+        batch: list[Call] = []
+        for spec in fact.calls:
+            node.call_seq += 1
+            call = Call(f"c{node.call_seq}", spec.name, spec.raw)
+            batch.append(call)
+            node.bytes_since += len(spec.raw)
+            public.append(
+                ToolCall.model_construct(id=call.id, name=spec.name, arguments=json.loads(spec.raw))
+            )
+            if spec.error is not None:
+                call.error = spec.error
+                continue
+            call.args = spec.raw if spec.args is None else spec.args
+            call.task = spec.name == "task" and node.plan is not None and bool(node.plan.team)
+            _identify(tree, node, wake, call)
+        wake.batch = batch
+    node.messages.append(
+        AssistantMessage.model_construct(
+            role="assistant",
+            text=fact.text,
+            tool_calls=tuple(public),
+            reasoning=fact.reasoning,
+            opaque=json.loads(fact.opaque) if fact.opaque else None,
+        )
+    )
+
+
+def _identify(tree: Tree, node: Node, wake: Wake, call: Call) -> None:
+    """Give a call its key, and the memory earlier attempts left of it."""
+    base = f"{call.name}\0{call.args}"
+    occurrence = wake.occurrences.get(base, 0) + 1
+    wake.occurrences[base] = occurrence
+    key = call.key = idempotency_key(tree.run_id, node.id, wake.number, call.name, call.args, occurrence)
+    if key not in wake.memory:
+        wake.memory[key] = Memory(key, call.name, call.args)
+    wake.claimed.add(key)
+
+
+def _model_failed(tree: Tree, fact: f.ModelFailed) -> None:
+    node, wake = wake_of(tree, fact.handle)
+    effect = close_effect(tree, fact.effect)
+    assert isinstance(effect, CallModel)
+    _model_unanswered(tree, node, wake, effect)
+
+
+def _model_unanswered(tree: Tree, node: Node, wake: Wake, effect: CallModel) -> None:
+    _model_closed(tree, node, wake, effect, effect.reserve)
+    node.own.lost()
+    for a in node.chain:
+        a.total.lost()
+
+
+def _effect_lost(tree: Tree, fact: f.EffectLost) -> None:
+    node, wake = wake_of(tree, fact.handle)
+    effect = close_effect(tree, fact.effect)
+    if isinstance(effect, CallModel):
+        _model_unanswered(tree, node, wake, effect)
+    elif isinstance(effect, CallTool):
+        call = call_of(wake, effect.call)
+        call.effect = 0
+        memory = wake.memory.get(call.key)
+        in_doubt = memory is not None and memory.doubt() is not None
+        call.state = CallState.CUT if in_doubt else CallState.NEW
+    elif isinstance(effect, AskHost):
+        unhost(tree, node, wake, effect.request)
+
+
+def _call_entered(tree: Tree, fact: f.CallEntered) -> None:
+    node, wake = wake_of(tree, fact.handle)
+    call = call_of(wake, fact.call)
+    open_effect(tree, CallTool(fact.effect, fact.handle, fact.call))
+    call.state = CallState.ENTERED
+    call.effect = fact.effect
+    memory = wake.memory[call.key]
+    reuse = node.plan is not None and node.plan.tools.get(call.name) == "reuse"
+    memory.unsettled = reuse
+    if not call.drew and memory.finished and not reuse and tree.replays is not None:
+        tree.replays.rerun.append((node.id, call.name, call.args, call.key))
+    draw(node, call)
+
+
+def _call_returned(tree: Tree, fact: f.CallReturned) -> None:
+    _, wake = wake_of(tree, fact.handle)
+    if fact.effect:
+        close_effect(tree, fact.effect)
+    finish(wake, call_of(wake, fact.call), fact.output, fact.is_error, fact.metadata)
+
+
+def _call_reused(tree: Tree, fact: f.CallReused) -> None:
+    node, wake = wake_of(tree, fact.handle)
+    call = call_of(wake, fact.call)
+    memory = wake.memory[call.key]
+    finish(wake, call, memory.output, memory.is_error, memory.metadata)
+    if tree.replays is not None:
+        tree.replays.reused.append((node.id, call.name, call.args, call.key))
+
+
+def _call_refused(tree: Tree, fact: f.CallRefused) -> None:
+    call = call_of(wake_of(tree, fact.handle)[1], fact.call)
+    call.state = CallState.REFUSED
+    call.limit, call.at = fact.limit, fact.at
+
+
+def _once_entered(tree: Tree, fact: f.OnceEntered) -> None:
+    wake = wake_of(tree, fact.handle)[1]
+    wake.memory[call_of(wake, fact.call).key].once[fact.label] = Once()
+
+
+def _once_done(tree: Tree, fact: f.OnceDone) -> None:
+    wake = wake_of(tree, fact.handle)[1]
+    once = wake.memory[call_of(wake, fact.call).key].once[fact.label]
+    once.done, once.value, once.error = True, fact.value, fact.error
+
+
+def _delegated(tree: Tree, fact: f.Delegated) -> None:
+    node, wake = wake_of(tree, fact.handle)
+    call = call_of(wake, fact.call)
+    call.state = CallState.WAITING
+    call.child = fact.child
+    wake.memory[call.key].child = fact.child
+    tree.nodes[fact.child].task_call = call.id
+    draw(node, call)
+
+
+def _reattached(tree: Tree, fact: f.Reattached) -> None:
+    wake = wake_of(tree, fact.handle)[1]
+    call = call_of(wake, fact.call)
+    call.state = CallState.WAITING
+    call.child = fact.child
+    tree.nodes[fact.child].task_call = call.id
+
+
+def _child_returned(tree: Tree, fact: f.ChildReturned) -> None:
+    wake = wake_of(tree, fact.handle)[1]
+    output, is_error, metadata = child_outcome(tree, tree.nodes[fact.child])
+    finish(wake, call_of(wake, fact.call), output, is_error, metadata)
+
+
+HANDLERS: dict[type, Callable[[Tree, Any], None]] = {
+    f.ModelAwaited: _model_awaited,
+    f.ModelCalled: _model_called,
+    f.ModelReplied: _model_replied,
+    f.ModelFailed: _model_failed,
+    f.EffectLost: _effect_lost,
+    f.CallEntered: _call_entered,
+    f.CallReturned: _call_returned,
+    f.CallReused: _call_reused,
+    f.CallRefused: _call_refused,
+    f.Delegated: _delegated,
+    f.Reattached: _reattached,
+    f.ChildReturned: _child_returned,
+    f.OnceEntered: _once_entered,
+    f.OnceDone: _once_done,
+}

@@ -1,0 +1,204 @@
+"""What the facts about wakes and handles change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from overt.core import facts as f
+from overt.core.lifecycle import Move
+from overt.core.moves import (
+    dequeue,
+    flush,
+    move,
+    queue,
+    roll_back,
+    wake_of,
+)
+from overt.core.render import user_text
+from overt.core.tree import Call, CallState, Checkpoint, Node, Tree, Wake
+from overt.message import UserMessage
+
+__all__ = ("HANDLERS",)
+
+
+def _wake_queued(tree: Tree, fact: f.WakeQueued) -> None:
+    node = tree.nodes[fact.handle]
+    node.next_wake = (fact.prompt, fact.closes)
+    queue(node, "wake")
+
+
+def _wake_dropped(tree: Tree, fact: f.WakeDropped) -> None:
+    node = tree.nodes[fact.handle]
+    assert node.next_wake is not None
+    wake = Wake(node.wakes + 1, *node.next_wake)
+    wake.status = fact.status
+    node.wakes += 1
+    node.wake = wake
+    node.next_wake = None
+    dequeue(node)
+
+
+def _wake_started(tree: Tree, fact: f.WakeStarted) -> None:
+    node = tree.nodes[fact.handle]
+    before = node.wake
+    dequeue(node)
+    node.next_wake = None
+    node.wakes += 1
+    wake = node.wake = Wake(node.wakes, fact.prompt, fact.closes)
+    if before is not None and (before.status == "error" or before.cut):
+        wake.items += before.items
+        roll_back(tree, node, before)
+    wake.items += node.inbox
+    node.inbox.clear()
+    wake.checkpoint = Checkpoint(len(node.messages), {})
+    text = user_text(fact.prompt, wake.items, {a.id for a in node.chain})
+    wake.user = UserMessage.model_construct(role="user", text=text, parts=())
+    node.messages.append(wake.user)
+    node.bytes_since += len(text)
+    move(tree, node, Move.ADMIT)
+
+
+def _wake_parked(tree: Tree, fact: f.WakeParked) -> None:
+    move(tree, tree.nodes[fact.handle], Move.PARK)
+
+
+def _resume_queued(tree: Tree, fact: f.ResumeQueued) -> None:
+    queue(tree.nodes[fact.handle], "resume")
+
+
+def _resumed(tree: Tree, fact: f.Resumed) -> None:
+    node = tree.nodes[fact.handle]
+    dequeue(node)
+    move(tree, node, Move.RESUME)
+
+
+def _reopen_queued(tree: Tree, fact: f.ReopenQueued) -> None:
+    queue(tree.nodes[fact.handle], "reopen")
+
+
+def _wake_reopened(tree: Tree, fact: f.WakeReopened) -> None:
+    node, wake = wake_of(tree, fact.handle)
+    dequeue(node)
+    if wake.drop:
+        for call in wake.batch or ():
+            _forget_occurrence(wake, call)
+        wake.batch = None
+        node.messages.pop()
+    elif wake.flushed:
+        del node.messages[len(node.messages) - wake.flushed :]
+        _open_again(wake.batch or ())
+    wake.flushed = 0
+    wake.status = wake.limit = wake.limit_at = wake.limit_cap = wake.error = None
+    wake.cut = wake.drop = False
+    move(tree, node, Move.REOPEN)
+
+
+def _rewind_asked(tree: Tree, fact: f.RewindAsked) -> None:
+    wake_of(tree, fact.handle)[1].rewind_due = True
+
+
+def _rewound(tree: Tree, fact: f.Rewound) -> None:
+    node, wake = wake_of(tree, fact.handle)
+    if tree.replays is not None:
+        tree.replays.turns += wake.turns - wake.turns_kept
+    wake.attempt += 1
+    wake.turns = wake.turns_kept = 0
+    wake.rewind_due = False
+    checkpoint = wake.checkpoint
+    del node.messages[checkpoint.messages :]
+    if checkpoint.prompt:
+        assert wake.user is not None
+        node.messages.append(wake.user)
+    wake.occurrences = dict(checkpoint.occurrences)
+    wake.batch = None if checkpoint.batch is None else [c.copy() for c in checkpoint.batch]
+    wake.claimed = {c.key for c in wake.batch or () if c.key}
+    wake.partial = ""
+    node.bytes_since = sum(len(m.text) for m in node.messages)
+
+
+def _wake_settled(tree: Tree, fact: f.WakeSettled) -> None:
+    node, wake = wake_of(tree, fact.handle)
+    wake.status = fact.status
+    wake.limit, wake.limit_at, wake.limit_cap = fact.limit, fact.at, fact.cap
+    wake.error, wake.reason, wake.cut, wake.drop = fact.error, fact.reason, fact.cut, fact.drop
+    if wake.waiting:
+        wake.waiting = False
+        tree.waiting.remove(node)
+    if fact.status == "incomplete":
+        _commit_stop(tree, node, wake)
+    elif fact.status in ("interrupted", "closed") and not fact.cut:
+        roll_back(tree, node, wake)
+        node.inbox[:0] = wake.items
+        wake.items = []
+    if not fact.cut:
+        _report_unused(tree, wake)
+    dequeue(node)
+    move(tree, node, Move.SETTLE)
+
+
+def _commit_stop(tree: Tree, node: Node, wake: Wake) -> None:
+    """A limit stop keeps the work: it moves the checkpoint, and the transcript is balanced."""
+    kept = len(node.messages)
+    if wake.batch is not None:
+        flush(tree, node, wake)
+        wake.flushed = len(node.messages) - kept
+    batch = None
+    if wake.batch is not None:
+        batch = tuple(c.copy() for c in wake.batch)
+        _open_again(batch)
+    wake.checkpoint = Checkpoint(kept, dict(wake.occurrences), batch, prompt=False)
+    wake.turns_kept = wake.turns
+
+
+def _open_again(batch: Iterable[Call]) -> None:
+    """Calls that were left open at a stop are to be entered when the wake goes on."""
+    for c in batch:
+        if c.state not in (CallState.DONE, CallState.CUT):
+            c.state, c.limit, c.at, c.request = CallState.NEW, None, None, None
+
+
+def _report_unused(tree: Tree, wake: Wake) -> None:
+    if wake.attempt == 1:
+        return
+    for memory in wake.memory.values():
+        if memory.key in wake.claimed:
+            continue
+        wake.unused_answers += [
+            r for r in memory.slots if tree.requests[r].status == "answered" and r not in wake.unused_answers
+        ]
+        if memory.child is not None:
+            wake.unused_children.append(memory.child)
+    if tree.replays is not None:
+        tree.replays.unused_answers += wake.unused_answers
+        tree.replays.unused_children += wake.unused_children
+
+
+def _handle_closed(tree: Tree, fact: f.HandleClosed) -> None:
+    node = tree.nodes[fact.handle]
+    node.closed_reason = fact.reason
+    dequeue(node)
+    move(tree, node, Move.CLOSE)
+
+
+def _forget_occurrence(wake: Wake, call: Call) -> None:
+    if call.key:
+        base = f"{call.name}\0{call.args}"
+        wake.occurrences[base] -= 1
+        wake.claimed.discard(call.key)
+
+
+HANDLERS: dict[type, Callable[[Tree, Any], None]] = {
+    f.WakeQueued: _wake_queued,
+    f.WakeDropped: _wake_dropped,
+    f.WakeStarted: _wake_started,
+    f.WakeParked: _wake_parked,
+    f.RewindAsked: _rewind_asked,
+    f.Rewound: _rewound,
+    f.ResumeQueued: _resume_queued,
+    f.Resumed: _resumed,
+    f.ReopenQueued: _reopen_queued,
+    f.WakeReopened: _wake_reopened,
+    f.WakeSettled: _wake_settled,
+    f.HandleClosed: _handle_closed,
+}

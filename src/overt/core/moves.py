@@ -1,0 +1,147 @@
+"""The small steps facts have in common: states and slots, effects, transcripts, results of calls."""
+
+from __future__ import annotations
+
+from overt.core.effects import Effect
+from overt.core.lifecycle import TRANSITIONS, Move
+from overt.core.render import batch_messages, committed
+from overt.core.tree import Call, CallState, Node, Tree, Wake
+from overt.result import State
+
+__all__ = (
+    "call_of",
+    "close_effect",
+    "dequeue",
+    "draw",
+    "finish",
+    "flush",
+    "move",
+    "open_effect",
+    "queue",
+    "roll_back",
+    "unhost",
+    "wake_of",
+)
+
+
+def move(tree: Tree, node: Node, move: Move) -> None:
+    old = node.state
+    new = TRANSITIONS[old, move]
+    node.state = new
+    node.transitions.append((old, new))
+    if new is State.RUNNING:
+        if node.parent is not None:
+            node.parent.running += 1
+        now = tree.now
+        for a in node.chain:
+            if a.active == 0:
+                a.wall_since = now
+            a.active += 1
+            a.live += 1
+    elif old is State.RUNNING:
+        if node.parent is not None:
+            node.parent.running -= 1
+        now = tree.now
+        for a in node.chain:
+            a.active -= 1
+            a.live -= 1
+            if a.active == 0:
+                a.wall += now - a.wall_since
+
+
+def queue(node: Node, kind: str) -> None:
+    assert node.parent is not None
+    node.queued = kind
+    node.parent.queue.append(node)
+    for a in node.chain:
+        a.live += 1
+
+
+def dequeue(node: Node) -> None:
+    if node.queued is not None:
+        assert node.parent is not None
+        node.queued = None
+        node.parent.queue.remove(node)
+        for a in node.chain:
+            a.live -= 1
+
+
+def open_effect(tree: Tree, effect: Effect) -> None:
+    tree.open[effect.id] = effect
+    tree.next_effect = effect.id + 1
+    wake = tree.nodes[effect.handle].wake
+    if wake is not None:
+        wake.effects.add(effect.id)
+
+
+def close_effect(tree: Tree, id: int) -> Effect | None:
+    effect = tree.open.pop(id, None)
+    if effect is not None:
+        wake = tree.nodes[effect.handle].wake
+        if wake is not None:
+            wake.effects.discard(id)
+    return effect
+
+
+def wake_of(tree: Tree, handle: str) -> tuple[Node, Wake]:
+    node = tree.nodes[handle]
+    wake = node.wake
+    assert wake is not None
+    return node, wake
+
+
+def call_of(wake: Wake, id: str) -> Call:
+    for call in wake.batch or ():
+        if call.id == id:
+            return call
+    raise KeyError(id)
+
+
+def flush(tree: Tree, node: Node, wake: Wake) -> None:
+    """Put the results of the batch into the transcript, in call order."""
+    results = batch_messages(tree, wake.batch or (), wake.limit or wake.status or "")
+    for call in wake.batch or ():
+        if call.state == CallState.DONE and len(call.output) > tree.plan.max_result_chars:
+            node.results[call.id] = call.output
+    node.messages += results
+    node.bytes_since += sum(len(m.text) for m in results)
+
+
+def roll_back(tree: Tree, node: Node, wake: Wake) -> None:
+    """Leave only what is committed in the transcript."""
+    node.messages[:] = committed(tree, node, wake)
+
+
+def draw(node: Node, call: Call) -> None:
+    """Draw one tool call along the ancestors, once an attempt."""
+    if not call.drew:
+        call.drew = True
+        node.own.tool_calls += 1
+        for a in node.chain:
+            a.total.tool_calls += 1
+
+
+def finish(wake: Wake, call: Call, output: str, is_error: bool, metadata: str | None) -> None:
+    call.state = CallState.DONE
+    call.effect = 0
+    call.output = output
+    call.is_error = is_error
+    call.metadata = metadata
+    memory = wake.memory.get(call.key)
+    if memory is not None:
+        memory.finished = True
+        memory.finished_in = wake.attempt
+        memory.unsettled = False
+        memory.output = output
+        memory.is_error = is_error
+        memory.metadata = metadata
+
+
+def unhost(tree: Tree, node: Node, wake: Wake, request: str) -> None:
+    state = tree.requests[request]
+    if state.host:
+        close_effect(tree, state.host)
+        state.host = 0
+        wake.hosts -= 1
+        for a in node.chain:
+            a.live -= 1

@@ -1,0 +1,47 @@
+"""An answer of the host on its way in: checked in full before anything changes."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from overt._canonical import NotJson, encode, jsonable
+from overt.core import inputs as i
+from overt.core.suspension import check
+from overt.core.views import request_view
+from overt.driver.loop import Driver
+from overt.driver.perform import answer_spec
+from overt.errors import InvalidAnswer, RequestExpired
+from overt.request import Answer
+
+__all__ = ("checked",)
+
+
+async def checked(driver: Driver, answer: Answer[Any]) -> i.AnswerSpec:
+    """Return an answer as the core takes it.
+
+    Raises:
+        UnknownRequest: No such request.
+        AlreadyAnswered: It has its answer.
+        RequestExpired: It expired; that is recorded.
+        InvalidAnswer: The data does not fit, or `verify_answer` refused.
+    """
+    try:
+        data = None if answer.data is None else encode(jsonable(answer.data, "$.data"))
+    except (NotJson, RecursionError) as error:
+        raise InvalidAnswer(f"the answer to {answer.id} is no JSON: {error}", places=(str(error),)) from error
+    try:
+        state = check(driver.tree, i.AnswerSpec(answer.id, answer.ok, data, answer.reason), driver.now())
+    except RequestExpired:
+        await driver.step(i.Expire(drive=False))
+        raise
+    request = request_view(driver.tree, state)
+    spec = answer_spec(request, answer)
+    verify = driver.crew.verify_answer
+    if verify is not None:
+        verdict = verify(request, answer)
+        if inspect.isawaitable(verdict):
+            verdict = await verdict
+        if not verdict:
+            raise InvalidAnswer(f"verify_answer refused the answer to {request.id}", places=("$: refused",))
+    return spec

@@ -1,0 +1,138 @@
+"""Holding a run in its store: the claim, its renewal, and appends under it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+
+import anyio
+
+from overt.clock import Clock
+from overt.core.inputs import Open
+from overt.core.tree import Tree
+from overt.driver.loading import Log, fold
+from overt.errors import RunConflict
+from overt.journal.owner import owner_here
+from overt.journal.record import Record
+from overt.journal.store import ImmediateStore, Owner, Store
+
+__all__ = ("Tenure",)
+
+LOCAL = Owner(id="local")
+"""Owner of runs in a store nobody else can reach."""
+
+
+class Tenure:
+    """What a driver has in the store: nothing, or the claim on its run."""
+
+    def __init__(self, store: Store, clock: Clock, *, seconds: float, private: bool) -> None:
+        self.store = store
+        self.clock = clock
+        self.private = private
+        """Whether nobody else can reach the store."""
+        self.seconds = seconds
+        self.owner = LOCAL if private else None
+        self.epoch: int | None = None
+        self.until = datetime(1970, 1, 1, tzinfo=UTC)
+        self._append_now: Callable[..., None] | None = (
+            store.append_now if isinstance(store, ImmediateStore) else None
+        )
+
+    @property
+    def held(self) -> bool:
+        """Whether this driver holds the claim, as far as it knows."""
+        return self.epoch is not None
+
+    def _terms(self) -> tuple[Owner, datetime, datetime]:
+        if self.owner is None:
+            self.owner = owner_here()
+        now = self.clock.now()
+        return self.owner, now, now + timedelta(seconds=self.seconds)
+
+    async def create(self, first: Open, records: Sequence[Record]) -> None:
+        """Store a run that did not exist, and hold it.
+
+        Raises:
+            RunExists: The store has a run of this id.
+        """
+        owner, now, until = self._terms()
+        with anyio.CancelScope(shield=True):
+            claim = await self.store.create(
+                first.run_id, records, agent=first.agent, owner=owner, now=now, until=until
+            )
+        self.epoch, self.until = claim.epoch, claim.until
+
+    async def append(
+        self, run_id: str, records: Sequence[Record], *, after: int, status: str, release: bool
+    ) -> None:
+        """Append under the claim; durable when this returns.
+
+        Raises:
+            RunConflict: The claim is not held, or another driver has it.
+        """
+        epoch = self.epoch
+        if epoch is None:
+            raise RunConflict(f"run {run_id}: this driver holds no claim")
+        if self._append_now is not None:
+            self._append_now(run_id, records, after=after, epoch=epoch, status=status, release=release)
+        else:
+            with anyio.CancelScope(shield=True):
+                await self.store.append(
+                    run_id, records, after=after, epoch=epoch, status=status, release=release
+                )
+        if release:
+            self.epoch = None
+
+    async def take(self, tree: Tree, log: Log, *, force: bool) -> None:
+        """Take the claim, and catch up with what another driver has done since.
+
+        Raises:
+            RunConflict: Another driver has the run.
+        """
+        owner, now, until = self._terms()
+        with anyio.CancelScope(shield=True):
+            claim = await self.store.claim(tree.run_id, owner=owner, now=now, until=until, force=force)
+            self.epoch, self.until = claim.epoch, claim.until
+            try:
+                info = await self.store.info(tree.run_id)
+                if info.position != tree.seq:
+                    for rec in await self.store.read(tree.run_id, after=tree.seq):
+                        fold(tree, log, rec, tree.run_id)
+            except BaseException:
+                await self.give_up(tree.run_id)
+                raise
+
+    async def give_up(self, run_id: str) -> None:
+        """Let go of the claim, if it is held."""
+        if self.epoch is not None:
+            epoch, self.epoch = self.epoch, None
+            with anyio.CancelScope(shield=True):
+                await self.store.release(run_id, epoch=epoch)
+
+    async def check(self, run_id: str) -> None:
+        """Make sure a claim whose time is over is still ours, before something is entered that cannot be undone.
+
+        A process that was stopped and goes on finds here that another driver has the run.
+
+        Raises:
+            RunConflict: It has.
+        """
+        if self.private or self.clock.now() < self.until:
+            return
+        info = await self.store.info(run_id)
+        if info.epoch != self.epoch:
+            raise RunConflict(
+                f"run {run_id} was taken over by {info.owner}", owner=info.owner, until=info.until
+            )
+        await self.renew(run_id)
+
+    async def renew(self, run_id: str) -> None:
+        """Move the end of the claim on.
+
+        Raises:
+            RunConflict: Another driver has the run.
+        """
+        if self.epoch is not None:
+            _, _, until = self._terms()
+            await self.store.renew(run_id, epoch=self.epoch, until=until)
+            self.until = until
