@@ -1,1 +1,0 @@
-"""Performs effects with anyio: the only place that owns tasks."""
