@@ -60,7 +60,7 @@ class Tenure:
             claim = await self.store.create(
                 first.run_id, records, agent=first.agent, owner=owner, now=now, until=until
             )
-        self.epoch, self.until = claim.epoch, claim.until
+            self.epoch, self.until = claim.epoch, claim.until
 
     async def append(
         self, run_id: str, records: Sequence[Record], *, after: int, status: str, release: bool
