@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from overt._frozen import trusted
 from overt.core import facts as f
 from overt.core.lifecycle import Move
 from overt.core.moves import (
@@ -53,7 +54,7 @@ def _wake_started(tree: Tree, fact: f.WakeStarted) -> None:
     node.inbox.clear()
     wake.checkpoint = Checkpoint(len(node.messages), {})
     text = user_text(fact.prompt, wake.items, {a.id for a in node.chain})
-    wake.user = UserMessage.model_construct(role="user", text=text, parts=())
+    wake.user = trusted(UserMessage, role="user", text=text, parts=())
     node.messages.append(wake.user)
     node.bytes_since += len(text)
     move(tree, node, Move.ADMIT)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, cast
 
+from overt._frozen import trusted
 from overt.core.ledger import Account
 from overt.core.render import status_text
 from overt.core.suspension import public_answer, when
@@ -18,9 +19,13 @@ from overt.result import ErrorInfo, Limit, Replay, State, Status, TaskResult
 __all__ = ("answers_of", "handle_view", "open_requests", "request_view", "result_of", "usage_of")
 
 
+RESULT = TaskResult[Any]
+
+
 def usage_of(account: Account) -> Usage:
     """Return an account as public usage."""
-    return Usage.model_construct(
+    return trusted(
+        Usage,
         input_tokens=account.input,
         output_tokens=account.output,
         cached_tokens=account.cached,
@@ -56,7 +61,8 @@ def request_view(tree: Tree, request: RequestState) -> Request:
     q = request.question
     data: dict[str, Any] = json.loads(q.data)
     replays, turns = _repeats(tree, request)
-    return Request.model_construct(
+    return trusted(
+        Request,
         id=request.id,
         kind=q.kind,
         prompt=q.prompt,
@@ -99,9 +105,7 @@ def _repeats(tree: Tree, request: RequestState) -> tuple[tuple[ReplayedCall, ...
 
 def replayed(handle: str, tool: str, args: str, key: str) -> ReplayedCall:
     """Return one repeated call."""
-    return ReplayedCall.model_construct(
-        handle=handle, tool=tool, arguments=json.loads(args), idempotency_key=key
-    )
+    return trusted(ReplayedCall, handle=handle, tool=tool, arguments=json.loads(args), idempotency_key=key)
 
 
 def answers_of(tree: Tree, node: Node, key: str) -> list[tuple[RequestState, Answer[object]]]:
@@ -185,7 +189,8 @@ def result_of(tree: Tree, node: Node, *, live: bool) -> TaskResult[Any]:
             detail=e.detail,
         )
     final = text if text is not None else status_text(tree, node)
-    return TaskResult[Any].model_construct(
+    return trusted(
+        RESULT,
         text=final,
         partial="" if wake is None else wake.partial,
         status=Status(status),

@@ -6,6 +6,7 @@ follow. So a run without parallel work needs no task but its caller's, and only 
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,7 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from overt.clock import Clock
+from overt.clock import Clock, SystemClock
 from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.budget import next_deadline
@@ -24,6 +25,7 @@ from overt.core.desk import Refused
 from overt.core.effects import AskHost, CallModel, CallTool, Effect, Notify
 from overt.core.tree import Tree
 from overt.driver.crew import Crew
+from overt.driver.gate import Gate
 from overt.driver.loading import Log
 from overt.driver.perform import perform_host, perform_model, perform_notify
 from overt.driver.tenure import Tenure
@@ -98,7 +100,7 @@ class Driver:
         self.broken: BaseException | None = None
         self.fatal: BaseException | None = None
         self.has_wall = False
-        self.gate = anyio.Semaphore(crew.max_concurrent_turns, fast_acquire=True)
+        self.gate = Gate(crew.max_concurrent_turns)
         self.drift: str | None = None
         """The plan this process was given, until it is known to be the recorded one."""
         self._group: TaskGroup | None = None
@@ -121,6 +123,8 @@ class Driver:
 
     def now(self) -> int:
         """The clock in microseconds since 1970."""
+        if type(self.clock) is SystemClock:
+            return time.time_ns() // 1000
         return (self.clock.now() - EPOCH) // timedelta(microseconds=1)
 
     async def step(self, *inputs: i.Input, wants: bool = False) -> _Slot:
@@ -138,6 +142,8 @@ class Driver:
             Refused: An input is refused with a value.
             StoreError: The append failed: the driver accepts nothing any more.
         """
+        if len(inputs) == 1 and not self._pumping and self.tenure.immediate and self.first is None:
+            return self._step_now(inputs[0], wants=wants)
         slots = [_Slot(inp, wants=False) for inp in inputs]
         last = slots[-1]
         last.wants = wants
@@ -159,6 +165,33 @@ class Driver:
             if slot.error is not None:
                 raise slot.error
         return last
+
+    def _step_now(self, inp: i.Input, *, wants: bool) -> _Slot:
+        """Work off one input where an append never waits: nothing can come between."""
+        if self.broken is not None:
+            raise _as_store_error(self.broken)
+        slot = _Slot(inp, wants=wants)
+        tree = self.tree
+        after = tree.seq
+        try:
+            facts = slot.facts = decide(tree, inp, self.now())
+            if facts:
+                self.log.append((after + 1, tree.now, facts))
+                self.tenure.append_now(
+                    tree.run_id,
+                    (record(after + 1, tree.now, facts),),
+                    after=after,
+                    status=run_status(tree),
+                    release=self.quiet(),
+                )
+        except (UsageError, Refused):
+            raise
+        except BaseException as error:
+            self._break(error)
+            raise _as_store_error(error) from error
+        if facts:
+            self._dispatch((slot,))
+        return slot
 
     async def _pump(self) -> None:
         """Decide what has come, append it, and set going what follows."""

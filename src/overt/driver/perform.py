@@ -41,7 +41,7 @@ async def perform_model(driver: Driver, effect: CallModel) -> i.Input:
     try:
         if member is None:
             raise ModelError(f"no agent {node.agent!r} was given", type="SpecDrift")
-        model = member.model()
+        model = member.model
         request = _request(driver, member, node, effect, model.name)
         async with driver.gate:
             response = await model.generate(request)

@@ -11,6 +11,7 @@ import anyio
 from pydantic import JsonValue
 
 from overt._canonical import dump_exact, encode, load_exact
+from overt._frozen import trusted
 from overt._question import Question
 from overt._text import clean
 from overt.core import facts as f
@@ -91,7 +92,7 @@ class Entry:
         """Run `fn`, or return what it returned before."""
         if label in self.inside:
             raise UsageError(f"once({label!r}) is under way already in this call")
-        done = self.memory.once.get(label)
+        done = None if self.memory.once is None else self.memory.once.get(label)
         if done is not None and done.done:
             if done.error is not None:
                 raise ToolError(done.error)
@@ -192,7 +193,7 @@ def _context(driver: Driver, entry: Entry, node: Node, call: Call) -> ToolContex
         run_id=driver.tree.run_id,
         handle=node.id,
         agent=node.agent,
-        call=ToolCall.model_construct(id=call.id, name=call.name, arguments=json.loads(call.args)),
+        call=trusted(ToolCall, id=call.id, name=call.name, arguments=json.loads(call.args)),
         idempotency_key=call.key,
         attempt=node.wake.attempt,
         answers=tuple(answer for _, answer in entry.recorded),
