@@ -108,6 +108,8 @@ class Driver:
         self.pause: Callable[[], Awaitable[None]] = checkpoint
         """A cancellation point that lets others run."""
         self._group: TaskGroup | None = None
+        self._spawned = False
+        """Whether the group has had a task."""
         self._queue: deque[_Slot] = deque()
         self._pumping = False
         self._next = self.tree.next_effect
@@ -343,6 +345,7 @@ class Driver:
         """Run something beside everything else."""
         if self._group is None:
             raise RuntimeError("the driver is not at work")
+        self._spawned = True
         self._group.start_soon(work)
 
     async def _chain(self, effect: Effect | None) -> None:
@@ -396,7 +399,7 @@ class Driver:
             self._timer_scope = None
         if deadline is not None and self._group is not None:
             self._timer_scope = anyio.CancelScope()
-            self._group.start_soon(self._timer, self._timer_scope, deadline)
+            self.spawn(partial(self._timer, self._timer_scope, deadline))
 
     async def _timer(self, scope: anyio.CancelScope, deadline: int) -> None:
         with scope:
@@ -499,7 +502,7 @@ class Driver:
     def _begin(self, group: TaskGroup) -> None:
         self.pause = pause_here()
         if not self.tenure.private:
-            group.start_soon(self._keep_claim)
+            self.spawn(self._keep_claim)
         if self.has_wall:
             self._deadline = None
             self._wind_timer()
@@ -517,7 +520,10 @@ class Driver:
         self._stand_down(group)
 
     def _stand_down(self, group: TaskGroup) -> None:
-        group.cancel_scope.cancel()
+        # Cancelling costs a turn of the event loop; a run without parallel work has nothing to cancel.
+        if self._spawned:
+            group.cancel_scope.cancel()
+        self._spawned = False
         self._group = None
         self._deadline = None
         self._timer_scope = None
