@@ -120,7 +120,7 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
         node.messages.append(wake.user)
     wake.occurrences = dict(checkpoint.occurrences)
     wake.batch = None if checkpoint.batch is None else [c.copy() for c in checkpoint.batch]
-    wake.claimed = {c.key for c in wake.batch or () if c.key}
+    wake.claimed = set(checkpoint.claimed)
     wake.partial = ""
     node.bytes_since = sum(len(m.text) for m in node.messages)
 
@@ -155,7 +155,7 @@ def _commit_stop(tree: Tree, node: Node, wake: Wake) -> None:
     if wake.batch is not None:
         batch = tuple(c.copy() for c in wake.batch)
         _open_again(batch)
-    wake.checkpoint = Checkpoint(kept, dict(wake.occurrences), batch, prompt=False)
+    wake.checkpoint = Checkpoint(kept, dict(wake.occurrences), batch, False, frozenset(wake.claimed))
     wake.turns_kept = wake.turns
 
 

@@ -88,7 +88,8 @@ def _repeats(tree: Tree, request: RequestState) -> tuple[tuple[ReplayedCall, ...
         if wake is None or node.state is not State.SUSPENDED:
             continue
         turns += wake.turns - wake.turns_kept
-        kept = {c.key for c in wake.checkpoint.batch or () if c.state == CallState.DONE}
+        again = {c.key for c in wake.checkpoint.batch or () if c.state != CallState.DONE}
+        kept = wake.checkpoint.claimed - again
         for memory in wake.memory.values():
             plan = node.plan
             if (
