@@ -88,7 +88,8 @@ def _repeats(tree: Tree, request: RequestState) -> tuple[tuple[ReplayedCall, ...
         if wake is None or node.state is not State.SUSPENDED:
             continue
         turns += wake.turns - wake.turns_kept
-        kept = {c.key for c in wake.checkpoint.batch or () if c.state == CallState.DONE}
+        again = {c.key for c in wake.checkpoint.batch or () if c.state != CallState.DONE}
+        kept = wake.checkpoint.claimed - again
         for memory in wake.memory.values():
             plan = node.plan
             if (
@@ -145,8 +146,9 @@ def result_of(tree: Tree, node: Node, *, live: bool) -> TaskResult[Any]:
         node: The handle.
         live: Whether a driver is at work on the run: a wake that runs is then still running, else it was cut off.
     """
-    wake = node.wake
-    status = None if wake is None else wake.status
+    # What waits for a slot has no result yet, and that of an earlier wake is not its own.
+    wake = None if node.queued == "wake" else node.wake
+    status = None if wake is None or node.queued is not None else wake.status
     pendings: tuple[Request, ...] = ()
     text: str | None = None
     if node.open_requests:
@@ -157,7 +159,8 @@ def result_of(tree: Tree, node: Node, *, live: bool) -> TaskResult[Any]:
         elif wake is None and node.queued is None:
             status = "closed" if node.closed_reason else "timeout"
         elif live and node.live:
-            status, text = "timeout", f"{node.id} is still running."
+            doing = "is still running" if node.queued is None else "waits for a slot"
+            status, text = "timeout", f"{node.id} {doing}."
         elif node.live or _cut_below(node):
             status, text = "interrupted", f"{node.id} was cut off; recover() goes on with it."
         elif pendings:
@@ -178,7 +181,8 @@ def result_of(tree: Tree, node: Node, *, live: bool) -> TaskResult[Any]:
             unused_children=tuple(r.unused_children),
         )
     error = None
-    if wake is not None and wake.error is not None:
+    if wake is not None and status == "error":
+        assert wake.error is not None
         e = wake.error
         error = ErrorInfo(
             type=e.type,
@@ -195,8 +199,8 @@ def result_of(tree: Tree, node: Node, *, live: bool) -> TaskResult[Any]:
         partial="" if wake is None else wake.partial,
         status=Status(status),
         output=final if status == "done" else None,
-        limit=None if wake is None or wake.limit is None else Limit(wake.limit),
-        limit_at=None if wake is None else wake.limit_at,
+        limit=Limit(wake.limit) if status == "incomplete" and wake is not None and wake.limit else None,
+        limit_at=wake.limit_at if status == "incomplete" and wake is not None else None,
         pending=pendings[0] if pendings else None,
         pendings=pendings,
         turns=node.turns,
