@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -34,7 +35,7 @@ class Tenure:
         self.seconds = seconds
         self.owner = LOCAL if private else None
         self.epoch: int | None = None
-        self.until = datetime(1970, 1, 1, tzinfo=UTC)
+        self.until: datetime = datetime(1970, 1, 1, tzinfo=UTC)
         self._append_now: Callable[..., None] | None = getattr(
             store, "append_now", None
         )  # an ImmediateStore; isinstance would cost more than an append
@@ -63,12 +64,10 @@ class Tenure:
         """
         owner, now, until = self._terms()
         create = partial(self.store.create, first.run_id, records, agent=first.agent, owner=owner, now=now)
-        if self.immediate:
+        # A shield costs more than an immediate create, and protects nothing there.
+        with nullcontext() if self.immediate else anyio.CancelScope(shield=True):
             claim = await create(until=until)
-        else:
-            with anyio.CancelScope(shield=True):
-                claim = await create(until=until)
-        self.epoch, self.until = claim.epoch, claim.until
+            self.epoch, self.until = claim.epoch, claim.until
 
     async def append(
         self, run_id: str, records: Sequence[Record], *, after: int, status: str, release: bool

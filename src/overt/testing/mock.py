@@ -310,7 +310,7 @@ class MockModel:
             id = part.id if part.id is not None else f"call_{len(calls) + 1}"
             calls.append(ToolCall(id=id, name=clean(part.tool), arguments=arguments))
         said = [part.tokens for part in parts if part.tokens is not None]
-        usage: Usage | EllipsisType | None = _usage(sum(said) if said else self._tokens)
+        usage: Usage | None = _usage(sum(said) if said else self._tokens)
         finish: FinishReason = "tool_calls" if calls else "stop"
         for part in parts:
             finish = part.finish or finish
@@ -320,7 +320,7 @@ class MockModel:
             message=AssistantMessage(
                 text=clean("".join(part.text for part in parts)), tool_calls=tuple(calls)
             ),
-            usage=None if isinstance(usage, EllipsisType) else usage,
+            usage=usage,
             finish_reason=finish,
             raw_finish_reason=finish,
             model=self._name,
