@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, Self, cast
@@ -77,7 +77,7 @@ class Runtime(Generic[OutputT]):
         if tree is None:
             tree, log = Tree(), []
             first = i.Open(
-                clean(options.get("run_id") or uuid.uuid4().hex), agent.name, policy.value, plan_text
+                clean(options.get("run_id") or secrets.token_hex(16)), agent.name, policy.value, plan_text
             )
         self._driver = Driver(
             crew_of(agent, options),

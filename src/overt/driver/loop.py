@@ -15,6 +15,7 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 from overt.clock import Clock, SystemClock
 from overt.core import facts as f
@@ -24,6 +25,7 @@ from overt.core.decide import decide
 from overt.core.desk import Refused
 from overt.core.effects import AskHost, CallModel, CallTool, Effect, Notify
 from overt.core.tree import Tree
+from overt.driver.context import cancellations, pause_here
 from overt.driver.crew import Crew
 from overt.driver.gate import Gate
 from overt.driver.loading import Log
@@ -103,7 +105,11 @@ class Driver:
         self.gate = Gate(crew.max_concurrent_turns)
         self.drift: str | None = None
         """The plan this process was given, until it is known to be the recorded one."""
+        self.pause: Callable[[], Awaitable[None]] = checkpoint
+        """A cancellation point that lets others run."""
         self._group: TaskGroup | None = None
+        self._spawned = False
+        """Whether the group has had a task."""
         self._queue: deque[_Slot] = deque()
         self._pumping = False
         self._next = self.tree.next_effect
@@ -339,10 +345,12 @@ class Driver:
         """Run something beside everything else."""
         if self._group is None:
             raise RuntimeError("the driver is not at work")
+        self._spawned = True
         self._group.start_soon(work)
 
     async def _chain(self, effect: Effect | None) -> None:
         """Perform an effect, and then one of those that follow, until there is none to take."""
+        before = cancellations()
         with anyio.CancelScope() as scope:
             while effect is not None and self.broken is None and self.fatal is None:
                 id = effect.id
@@ -350,7 +358,7 @@ class Driver:
                     return
                 self._scopes[id] = scope
                 try:
-                    outcome = await self._perform(effect)
+                    outcome = await self._perform(effect, before)
                 except (KeyboardInterrupt, SystemExit) as error:
                     self.fatal = error
                     self._look()
@@ -370,16 +378,14 @@ class Driver:
                     self.spawn(partial(self._chain, effect))
                     return
 
-    def _perform(self, effect: Effect) -> Awaitable[i.Input]:
-        match effect:
-            case CallModel():
-                return perform_model(self, effect)
-            case CallTool():
-                return perform_tool(self, effect)
-            case AskHost():
-                return perform_host(self, effect)
-            case Notify():
-                return perform_notify(self, effect)
+    def _perform(self, effect: Effect, before: int) -> Awaitable[i.Input]:
+        if isinstance(effect, CallModel):
+            return perform_model(self, effect, before)
+        if isinstance(effect, CallTool):
+            return perform_tool(self, effect, before)
+        if isinstance(effect, AskHost):
+            return perform_host(self, effect, before)
+        return perform_notify(self, effect, before)
 
     # ------------------------------------------------------------ time
 
@@ -393,7 +399,7 @@ class Driver:
             self._timer_scope = None
         if deadline is not None and self._group is not None:
             self._timer_scope = anyio.CancelScope()
-            self._group.start_soon(self._timer, self._timer_scope, deadline)
+            self.spawn(partial(self._timer, self._timer_scope, deadline))
 
     async def _timer(self, scope: anyio.CancelScope, deadline: int) -> None:
         with scope:
@@ -494,8 +500,9 @@ class Driver:
         self.raise_stopped()
 
     def _begin(self, group: TaskGroup) -> None:
+        self.pause = pause_here()
         if not self.tenure.private:
-            group.start_soon(self._keep_claim)
+            self.spawn(self._keep_claim)
         if self.has_wall:
             self._deadline = None
             self._wind_timer()
@@ -513,7 +520,10 @@ class Driver:
         self._stand_down(group)
 
     def _stand_down(self, group: TaskGroup) -> None:
-        group.cancel_scope.cancel()
+        # Cancelling costs a turn of the event loop; a run without parallel work has nothing to cancel.
+        if self._spawned:
+            group.cancel_scope.cancel()
+        self._spawned = False
         self._group = None
         self._deadline = None
         self._timer_scope = None
