@@ -40,7 +40,7 @@ __all__ = ("Runtime",)
 
 OutputT = TypeVar("OutputT", default=str)
 DepsT = TypeVar("DepsT", default=None)
-T = TypeVar("T")
+T = TypeVar("T", default=str)
 MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 
 

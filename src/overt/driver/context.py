@@ -32,10 +32,11 @@ class InContext(Generic[T]):
 
     def __await__(self) -> Generator[Any, Any, T]:
         run, coro = self._context.run, self._coro
-        step: Callable[[], Any] = partial(run, coro.send, None)
+        step: Callable[[Any], Any] = coro.send
+        given: Any = None
         while True:
             try:
-                yielded = step()
+                yielded = run(step, given)
             except StopIteration as stop:
                 value: T = stop.value
                 return value
@@ -45,9 +46,9 @@ class InContext(Generic[T]):
                 run(coro.close)
                 raise
             except BaseException as error:  # noqa: BLE001  # handed on into the coroutine, whatever it is
-                step = partial(run, coro.throw, error)
+                step, given = coro.throw, error
             else:
-                step = partial(run, coro.send, sent)
+                step, given = coro.send, sent
 
 
 async def run_user_code(
