@@ -45,7 +45,8 @@ async def ours() -> Numbers:
     await fresh.release(runtime.id, epoch=claim.epoch)
     again = await Runtime.open(approver, runtime.id, model=model, store=fresh)
     loaded = process_time()
-    result = await again.resume(Answer[Any](id=parked.pending.id, ok=True))
+    answer: Answer[Any] = Answer(id=parked.pending.id, ok=True)
+    result = await again.resume(answer)
     resumed = process_time()
 
     assert result.status is Status.DONE, result
