@@ -69,6 +69,7 @@ class Memory:
         "metadata",
         "once",
         "output",
+        "replaced",
         "slots",
         "tool",
         "unsettled",
@@ -82,6 +83,8 @@ class Memory:
         """Questions ever asked, the ordinal of the next request id."""
         self.slots: list[str] = []
         """Request ids: the n-th question of an entry."""
+        self.replaced: list[str] = []
+        """Answered requests whose place another question took."""
         self.finished = False
         self.finished_in = 0
         """The last attempt in which it finished."""
@@ -200,6 +203,8 @@ class Checkpoint(NamedTuple):
     """Copies of the calls of the batch at a limit stop."""
     prompt: bool = True
     """Whether the wake's own user message has to be appended again."""
+    claimed: frozenset[str] = frozenset()
+    """Keys of the calls in what is kept, those of `batch` included."""
 
 
 class Wake:

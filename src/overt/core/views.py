@@ -82,16 +82,16 @@ def _repeats(tree: Tree, request: RequestState) -> tuple[tuple[ReplayedCall, ...
         if wake is None or node.state is not State.SUSPENDED:
             continue
         turns += wake.turns - wake.turns_kept
-        kept = {c.key for c in wake.checkpoint.batch or () if c.state == CallState.DONE}
+        checkpoint = wake.checkpoint
+        kept = checkpoint.claimed - {c.key for c in checkpoint.batch or () if c.state != CallState.DONE}
+        tools = node.plan.tools if node.plan is not None else {}
         for memory in wake.memory.values():
-            plan = node.plan
             if (
                 memory.finished
                 and memory.finished_in == wake.attempt
                 and memory.key in wake.claimed
                 and memory.key not in kept
-                and memory.child is None
-                and (plan is None or plan.tools.get(memory.tool, "rerun") == "rerun")
+                and tools.get(memory.tool) == "rerun"
             ):
                 calls.append(replayed(node.id, memory.tool, memory.args, memory.key))
     return tuple(calls), turns
