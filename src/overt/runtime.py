@@ -130,7 +130,8 @@ class Runtime(Generic[OutputT]):
 
     async def _expire(self) -> None:
         """Record what has expired, unless another driver is at work and will."""
-        tree, now = self._driver.tree, self._driver.now()
+        tree = self._driver.tree
+        now = max(self._driver.now(), tree.now)
         due = [
             r
             for r in tree.requests.values()
