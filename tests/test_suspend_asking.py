@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
 from overt import Answer, ResumePolicy, Runtime, Status, ToolContext, ToolResult, pending, tool
 from overt.stores import MemoryStore
@@ -241,7 +242,7 @@ async def test_ask_inside_a_task_group_of_the_tool() -> None:
 
         async with anyio.create_task_group() as group:
             group.start_soon(one, "a")
-            await anyio.sleep(0)
+            await checkpoint()
             group.start_soon(one, "b")
         return str(sorted(heard.items()))
 

@@ -235,8 +235,8 @@ class Runtime(Generic[OutputT]):
         self._entry()
 
         async def work() -> Any:
-            specs = [await checked(driver, a) for a in answers]
-            steps: list[i.Input] = [i.Expire(drive=False), i.Deliver(tuple(specs), policy and policy.value)]
+            specs = await checked(driver, answers)
+            steps: list[i.Input] = [i.Expire(drive=False), i.Deliver(specs, policy and policy.value)]
             if driver.cut():
                 steps.insert(0, i.Recover(None, failed=False, verb="resume"))
             return await driver.step(*steps, wants=True)

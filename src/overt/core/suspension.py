@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from overt.core import facts as f
@@ -20,6 +21,7 @@ __all__ = (
     "DOUBT_SCHEMA",
     "ask_doubt",
     "check",
+    "check_list",
     "deliver",
     "expire",
     "host_again",
@@ -178,22 +180,28 @@ def check(tree: Tree, answer: AnswerSpec, now: int) -> RequestState:
     return request
 
 
-def deliver(d: Desk, inp: Deliver) -> None:
-    """Take answers of the host: all of them, or none."""
-    tree = d.tree
-    requests: list[RequestState] = []
-    for answer in inp.answers:
-        request = check(tree, answer, tree.now)
-        if request in requests:
-            raise InvalidAnswer(
-                f"request {request.id} is answered twice in one list", places=("$: two answers",)
-            )
-        requests.append(request)
-    if not requests:
+def check_list(tree: Tree, ids: Sequence[str]) -> None:
+    """Check that a list of answers has some, and one for each request.
+
+    Raises:
+        UnknownRequest: It is empty.
+        InvalidAnswer: A request is answered twice.
+    """
+    if not ids:
         raise UnknownRequest(
             "there is no answer in the list",
             open=[r.id for r in tree.requests.values() if r.status == "open"],
         )
+    for id in ids:
+        if ids.count(id) > 1:
+            raise InvalidAnswer(f"request {id} is answered twice in one list", places=("$: two answers",))
+
+
+def deliver(d: Desk, inp: Deliver) -> None:
+    """Take answers of the host: all of them, or none."""
+    tree = d.tree
+    check_list(tree, [answer.request for answer in inp.answers])
+    requests = [check(tree, answer, tree.now) for answer in inp.answers]
     if tree.root.live == 0:
         d.emit(f.ResumeBegun("resume"))
         # What expired since the run parked goes on too, in whatever branch it is.
