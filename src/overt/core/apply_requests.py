@@ -40,8 +40,10 @@ def _call_asked(tree: Tree, fact: f.CallAsked) -> None:
         tree.now,
     )
     if fact.question.kind != "in_doubt":
-        memory.replaced += [r for r in memory.slots[fact.slot :] if tree.requests[r].status == "answered"]
-        memory.slots = [*memory.slots[: fact.slot], fact.request]
+        memory.replaced += tuple(
+            r for r in memory.slots[fact.slot :] if tree.requests[r].status == "answered"
+        )
+        memory.slots = (*memory.slots[: fact.slot], fact.request)
         memory.unsettled = False
     tree.requests[fact.request] = request
     for a in node.chain:
@@ -110,6 +112,7 @@ def _resolve_doubt(wake: Wake, call: Call, request: RequestState, fact: f.Answer
     outcome, output = data["outcome"], data.get("output")
     call.state = CallState.NEW
     if request.once is not None:
+        assert memory.once is not None
         if outcome == "retry":
             del memory.once[request.once]
         else:
