@@ -94,15 +94,15 @@ def _repeats(tree: Tree, request: RequestState) -> tuple[tuple[ReplayedCall, ...
         again = {c.key for c in wake.checkpoint.batch or () if c.state != CallState.DONE}
         kept = wake.checkpoint.claimed - again
         tools = node.plan.tools if node.plan is not None else {}
-        for memory in wake.memory.values():
-            if (
-                memory.finished
-                and memory.finished_in == wake.attempt
-                and memory.key in wake.claimed
-                and memory.key not in kept
-                and tools.get(memory.tool) == "rerun"
-            ):
-                calls.append(replayed(node.id, memory.tool, memory.args, memory.key))
+        calls += [
+            replayed(node.id, memory.tool, memory.args, memory.key)
+            for memory in wake.memory.values()
+            if memory.finished
+            and memory.finished_in == wake.attempt
+            and memory.key in wake.claimed
+            and memory.key not in kept
+            and tools.get(memory.tool) == "rerun"
+        ]
     return tuple(calls), turns
 
 
