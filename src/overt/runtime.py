@@ -130,7 +130,8 @@ class Runtime(Generic[OutputT]):
 
     async def _expire(self) -> None:
         """Record what has expired, unless another driver is at work and will."""
-        tree, now = self._driver.tree, self._driver.now()
+        tree = self._driver.tree
+        now = max(self._driver.now(), tree.now)
         due = [
             r
             for r in tree.requests.values()
@@ -234,8 +235,8 @@ class Runtime(Generic[OutputT]):
         self._entry()
 
         async def work() -> Any:
-            specs = [await checked(driver, a) for a in answers]
-            steps: list[i.Input] = [i.Expire(drive=False), i.Deliver(tuple(specs), policy and policy.value)]
+            specs = await checked(driver, answers)
+            steps: list[i.Input] = [i.Expire(drive=False), i.Deliver(specs, policy and policy.value)]
             if driver.cut():
                 steps.insert(0, i.Recover(None, failed=False, verb="resume"))
             return await driver.step(*steps, wants=True)

@@ -69,6 +69,7 @@ class Memory:
         "metadata",
         "once",
         "output",
+        "replaced",
         "slots",
         "tool",
         "unsettled",
@@ -82,6 +83,8 @@ class Memory:
         """Questions ever asked, the ordinal of the next request id."""
         self.slots: tuple[str, ...] = ()
         """Request ids: the n-th question of an entry."""
+        self.replaced: tuple[str, ...] = ()
+        """Answered requests whose place another question took."""
         self.finished = False
         self.finished_in = 0
         """The last attempt in which it finished."""

@@ -114,6 +114,8 @@ class Driver:
         self._pumping = False
         self._next = self.tree.next_effect
         self._scopes: dict[int, anyio.CancelScope] = {}
+        self._mine: set[int] = set()
+        """Effects handed out here that are not closed."""
         self._watches: list[_Watch] = []
         self._guests = 0
         """Verbs that wait while another one, or `async with`, owns the tasks."""
@@ -319,11 +321,13 @@ class Driver:
         if self._scopes:
             for id in [id for id in self._scopes if id not in tree.open]:
                 self._scopes.pop(id).cancel()
+        self._mine &= tree.open.keys()
         takers = iter([slot for slot in slots if slot.wants])
         for id in range(self._next, tree.next_effect):
             effect = tree.open.get(id)
             if effect is None:
                 continue
+            self._mine.add(id)
             taker = next(takers, None)
             if taker is not None:
                 taker.take = effect
@@ -447,9 +451,10 @@ class Driver:
 
     def cut(self) -> bool:
         """Whether the journal holds work under way that this driver is not performing."""
-        if self._scopes:
+        if not self._mine.isdisjoint(self.tree.open):
             return False
-        return any(not isinstance(e, Notify) for e in self.tree.open.values()) or any(
+        # An effect past `_next` is decided and waits for its append.
+        return any(not isinstance(e, Notify) and e.id < self._next for e in self.tree.open.values()) or any(
             n.wake is not None and n.wake.cut and n.state is not State.CLOSED
             for n in self.tree.nodes.values()
         )
@@ -525,6 +530,7 @@ class Driver:
             group.cancel_scope.cancel()
         self._spawned = False
         self._group = None
+        self._mine.clear()
         self._deadline = None
         self._timer_scope = None
         self._look(stopped=True)

@@ -75,13 +75,16 @@ class Tenure:
     ) -> None:
         """Append under the claim; durable when this returns.
 
+        An input can come while the append that gives the claim up is under way. Then the claim is taken anew, and the
+        position tells whether another driver was there between.
+
         Raises:
-            RunConflict: The claim is not held, or another driver has it.
+            RunConflict: Another driver has the run, or moved it on.
         """
         if self.immediate:
             self.append_now(run_id, records, after=after, status=status, release=release)
             return
-        epoch = self._epoch(run_id)
+        epoch = await self._retake(run_id, after) if self.epoch is None else self.epoch
         if records or release:
             with anyio.CancelScope(shield=True):
                 await self.store.append(
@@ -90,21 +93,27 @@ class Tenure:
         if release:
             self.epoch = None
 
+    async def _retake(self, run_id: str, after: int) -> int:
+        owner, now, until = self._terms()
+        with anyio.CancelScope(shield=True):
+            claim = await self.store.claim(run_id, owner=owner, now=now, until=until, force=False)
+            self.epoch, self.until = claim.epoch, claim.until
+            info = await self.store.info(run_id)
+            if info.position != after:
+                await self.give_up(run_id)
+                raise RunConflict(f"run {run_id}: another driver has moved it on from position {after}")
+        return claim.epoch
+
     def append_now(
         self, run_id: str, records: Sequence[Record], *, after: int, status: str, release: bool
     ) -> None:
         """`append`, where the store never waits."""
         assert self._append_now is not None
-        self._append_now(
-            run_id, records, after=after, epoch=self._epoch(run_id), status=status, release=release
-        )
-        if release:
-            self.epoch = None
-
-    def _epoch(self, run_id: str) -> int:
         if self.epoch is None:
             raise RunConflict(f"run {run_id}: this driver holds no claim")
-        return self.epoch
+        self._append_now(run_id, records, after=after, epoch=self.epoch, status=status, release=release)
+        if release:
+            self.epoch = None
 
     async def take(self, tree: Tree, log: Log, *, force: bool) -> None:
         """Take the claim, and catch up with what another driver has done since.
