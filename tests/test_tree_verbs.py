@@ -307,6 +307,29 @@ async def test_transitions_are_kept_in_order() -> None:
     )
 
 
+async def test_what_the_host_raises_within_a_context_leaves_it_as_it_is() -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with Runtime(WORKER, model=MockModel(Gate().reply)) as rt:
+            await rt.wake(await rt.spawn("root", "worker"), "hangs")
+            raise ZeroDivisionError
+    assert rt.result().status == "interrupted"
+
+
+async def test_a_cancelled_host_leaves_a_context_and_the_work_can_be_recovered() -> None:
+    gate = Gate()
+    rt = Runtime(WORKER, model=MockModel(gate.reply))
+    with anyio.CancelScope() as scope:
+        async with rt:
+            await rt.wake(await rt.spawn("root", "worker"), "slow")
+            await gate.until("slow")
+            scope.cancel()
+            await anyio.sleep_forever()
+    assert scope.cancelled_caught
+    assert rt.result().status == "interrupted"
+    gate.let("slow")
+    assert (await rt.recover()).text == "did slow"
+
+
 # ------------------------------------------------------------ a run that nobody performs
 
 

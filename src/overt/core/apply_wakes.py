@@ -31,12 +31,13 @@ def _wake_queued(tree: Tree, fact: f.WakeQueued) -> None:
 
 def _wake_dropped(tree: Tree, fact: f.WakeDropped) -> None:
     node = tree.nodes[fact.handle]
-    assert node.next_wake is not None
-    wake = Wake(node.wakes + 1, *node.next_wake)
-    wake.status = fact.status
-    node.wakes += 1
-    node.wake = wake
-    node.next_wake = None
+    if node.queued == "wake":
+        assert node.next_wake is not None
+        wake = Wake(node.wakes + 1, *node.next_wake)
+        wake.status = fact.status
+        node.wakes += 1
+        node.wake = wake
+        node.next_wake = None
     dequeue(node)
 
 

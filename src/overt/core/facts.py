@@ -388,7 +388,7 @@ class RewindAsked(NamedTuple):
 
 
 class WakeDropped(NamedTuple):
-    """A wake that still waited for a slot will not start."""
+    """A wake that still waited for a slot will not start; one that had stopped before stays as it stopped."""
 
     handle: str
     status: str

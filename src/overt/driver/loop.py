@@ -583,7 +583,9 @@ class Driver:
                         self.broken = self.broken or error
         finally:
             self._stand_down(group)
-            await group.__aexit__(*exc)
+            # A task group would wrap what the host raised; only its own cancellation has to go through it.
+            cancelled = isinstance(exc[1], anyio.get_cancelled_exc_class())
+            await group.__aexit__(*(exc if cancelled else (None, None, None)))
         if exc[0] is None:
             self.raise_stopped()
 
