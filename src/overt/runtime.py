@@ -90,9 +90,6 @@ class Runtime(Generic[OutputT]):
             tree=tree,
             log=log,
         )
-        self._driver.has_wall = any(
-            caps.max_wall is not None for caps in (plan.root, *(a.caps for a in plan.agents.values()))
-        )
         self._first = first
         if first is None and tree.plan.dump() != plan_text:
             self._driver.drift = plan_text
@@ -476,7 +473,9 @@ class Runtime(Generic[OutputT]):
     def remaining(self, handle: Handle | str) -> Budget:
         """Return what a handle may still spend, its ancestors' caps included; `None` where nothing caps it."""
         driver = self._driver
-        return budget_of(remaining(driver.tree, self._node(handle), driver.now()))
+        # Time runs for what is being performed; what was cut off has stood still since its last record.
+        now = driver.now() if driver.working else driver.tree.now
+        return budget_of(remaining(driver.tree, self._node(handle), now))
 
     def transcript(self, handle: Handle | str) -> tuple[Message, ...]:
         """Return a handle's committed transcript: what a rewind would start from. Copies; change them at will."""

@@ -114,6 +114,8 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
         node.messages.append(wake.user)
     wake.occurrences = dict(checkpoint.occurrences)
     wake.batch = None if checkpoint.batch is None else [c.copy() for c in checkpoint.batch]
+    for call in wake.batch or ():
+        call.drew = call.state == CallState.DONE
     wake.claimed = {c.key for c in wake.batch or () if c.key}
     wake.partial = ""
     node.bytes_since = sum(len(m.text) for m in node.messages)

@@ -26,6 +26,7 @@ __all__ = (
     "ChildReturned",
     "Delegated",
     "Diverged",
+    "DriverLost",
     "EffectLost",
     "ErrorSpec",
     "Fact",
@@ -363,6 +364,10 @@ class ResumeBegun(NamedTuple):
     """Whether nothing ran between the last record and this one."""
 
 
+class DriverLost(NamedTuple):
+    """A driver took the run over while something ran: nothing did between the last record and this one."""
+
+
 class Rewound(NamedTuple):
     """A wake went back to its checkpoint: a new attempt."""
 
@@ -505,6 +510,7 @@ Fact = (
     | RequestCancelled
     | WakeParked
     | ResumeBegun
+    | DriverLost
     | Rewound
     | ResumeQueued
     | Resumed

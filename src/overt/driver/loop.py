@@ -65,7 +65,6 @@ class Driver:
         """What opens the run, until it is stored."""
         self.broken: BaseException | None = None
         self.fatal: BaseException | None = None
-        self.has_wall = False
         self.gate = Gate(crew.max_concurrent_turns)
         self.drift: str | None = None
         """The plan this process was given, until it is known to be the recorded one."""
@@ -252,6 +251,8 @@ class Driver:
                 return
             await self.tenure.take(self.tree, self.log, force=force)
             self._next = self.tree.next_effect
+            if self.tree.root.active:
+                await self.step(i.TakeOver())
             if self.drift is not None:
                 drift, self.drift = self.drift, None
                 await self.step(i.Drift(drift))
@@ -304,7 +305,7 @@ class Driver:
             else:
                 self.spawn(partial(self._chain, effect))
         self._next = tree.next_effect
-        if self.has_wall:
+        if tree.has_wall:
             self._wind_timer()
         if self._watches:
             self._look()
@@ -371,7 +372,8 @@ class Driver:
     # ------------------------------------------------------------ time
 
     def _wind_timer(self) -> None:
-        deadline = next_deadline(self.tree)
+        # What nobody performs is over, whatever the journal shows as running: no budget of it runs out.
+        deadline = next_deadline(self.tree) if self._at_work else None
         if deadline == self._deadline:
             return
         self._deadline = deadline
@@ -516,9 +518,7 @@ class Driver:
         self._at_work = 0
         if not self.tenure.private:
             group.start_soon(self._keep_claim)
-        if self.has_wall:
-            self._deadline = None
-            self._wind_timer()
+        self._deadline = None
 
     async def _finish(self, group: TaskGroup, error: BaseException | None) -> None:
         fatal = self.fatal or (error if isinstance(error, (KeyboardInterrupt, SystemExit)) else None)
