@@ -412,6 +412,7 @@ class Tree:
         "agent",
         "before",
         "entry",
+        "has_wall",
         "next_effect",
         "nodes",
         "now",
@@ -440,6 +441,8 @@ class Tree:
         self.waiting: deque[Node] = deque()
         """Handles whose model call waits for reservations in flight."""
         self.replays: Replays | None = None
+        self.has_wall = False
+        """Whether a handle has a cap on its running time."""
         self.seq = 0
         """Position of the last fact."""
         self.now = 0

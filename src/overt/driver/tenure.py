@@ -17,10 +17,20 @@ from overt.journal.owner import owner_here
 from overt.journal.record import Record
 from overt.journal.store import Owner, Store
 
-__all__ = ("Tenure",)
+__all__ = ("Tenure", "run_status")
 
 LOCAL = Owner(id="local")
 """Owner of runs in a store nobody else can reach."""
+
+
+def run_status(tree: Tree) -> str:
+    """Return the run's status for lists: that of the entry handle, `running` while something runs."""
+    entry = tree.entry
+    if tree.root.live:
+        return "running"
+    if entry is None or entry.wake is None:
+        return "idle"
+    return entry.wake.status or "pending"
 
 
 class Tenure:
