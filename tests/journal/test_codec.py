@@ -109,7 +109,7 @@ def test_a_number_that_is_no_json_is_not_written(number: float) -> None:
         encode(1, [f.BudgetRaised("root", f.Caps(max_wall=number))])
 
 
-GOOD = {"v": 1, "at": 5, "facts": [{"kind": "wake_parked", "handle": "root/a.1"}]}
+GOOD: dict[str, Any] = {"v": 1, "at": 5, "facts": [{"kind": "wake_parked", "handle": "root/a.1"}]}
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,9 @@ GOOD = {"v": 1, "at": 5, "facts": [{"kind": "wake_parked", "handle": "root/a.1"}
         (json.dumps(GOOD | {"facts": [{"kind": "wake_parked"}]}), "handle"),
         (json.dumps(GOOD | {"facts": [{"kind": "wake_started", "handle": "root/a.1"}]}), "prompt"),
         (
-            json.dumps(GOOD | {"facts": [{"kind": "model_replied", "handle": "h", "effect": 1, "tokens": 3}]}),
+            json.dumps(
+                GOOD | {"facts": [{"kind": "model_replied", "handle": "h", "effect": 1, "tokens": 3}]}
+            ),
             "cannot be read",
         ),
         (json.dumps(GOOD | {"facts": []}), "holds 0 facts"),
