@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from overt.core.facts import Caps
 
-__all__ = ("AgentPlan", "Plan")
+__all__ = ("AgentPlan", "Plan", "load_plan")
 
 
 class AgentPlan(NamedTuple):
@@ -64,6 +65,12 @@ class Plan(NamedTuple):
             for name, a in value.pop("agents").items()
         }
         return cls(agents, Caps(**value.pop("root", {})), **value)
+
+
+@lru_cache(maxsize=256)
+def load_plan(text: str) -> Plan:
+    """Read a plan; the many runs of one agent share it."""
+    return Plan.load(text)
 
 
 def _caps(caps: Caps) -> dict[str, object]:
