@@ -248,7 +248,7 @@ class Driver:
 
     def _break(self, error: BaseException) -> None:
         self.broken = error
-        self.tenure.epoch = None
+        self.tenure.stop()
         for scope in list(self._scopes.values()):
             scope.cancel()
         self._look()
@@ -495,6 +495,7 @@ class Driver:
                 error = raised
             finally:
                 await self._finish(group, error)
+        await self.tenure.let_go(self.tree.run_id)
         if error is not None:
             raise error
         self.raise_stopped()
@@ -572,6 +573,7 @@ class Driver:
         finally:
             self._stand_down(group)
             await group.__aexit__(*exc)
+        await self.tenure.let_go(self.tree.run_id)
         if exc[0] is None:
             self.raise_stopped()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -12,7 +13,7 @@ from overt.clock import Clock
 from overt.core.inputs import Open
 from overt.core.tree import Tree
 from overt.driver.loading import Log, fold
-from overt.errors import RunConflict
+from overt.errors import RunConflict, StoreError
 from overt.journal.owner import owner_here
 from overt.journal.record import Record
 from overt.journal.store import Owner, Store
@@ -34,6 +35,8 @@ class Tenure:
         self.seconds = seconds
         self.owner = LOCAL if private else None
         self.epoch: int | None = None
+        self._left: int | None = None
+        """Epoch under which this driver stopped, while the store may still hold the claim."""
         self.until = datetime(1970, 1, 1, tzinfo=UTC)
         self._append_now: Callable[..., None] | None = getattr(
             store, "append_now", None
@@ -130,6 +133,18 @@ class Tenure:
         if self.epoch is not None:
             epoch, self.epoch = self.epoch, None
             with anyio.CancelScope(shield=True):
+                await self.store.release(run_id, epoch=epoch)
+
+    def stop(self) -> None:
+        """Use the claim no more; `let_go` gives it back."""
+        if self.epoch is not None:
+            self._left, self.epoch = self.epoch, None
+
+    async def let_go(self, run_id: str) -> None:
+        """Give back the claim of a driver that has stopped, as far as the store allows: else it runs out."""
+        if self._left is not None:
+            epoch, self._left = self._left, None
+            with anyio.CancelScope(shield=True), suppress(StoreError):
                 await self.store.release(run_id, epoch=epoch)
 
     async def check(self, run_id: str) -> None:
