@@ -20,6 +20,8 @@ from overt.journal.store import Owner, Store
 
 __all__ = ("Tenure",)
 
+PAUSE = timedelta(seconds=1)
+"""A driver that heard from its store longer ago than this may have been stopped, and its run taken, meanwhile."""
 LOCAL = Owner(id="local")
 """Owner of runs in a store nobody else can reach."""
 
@@ -37,7 +39,7 @@ class Tenure:
         self.epoch: int | None = None
         self._left: int | None = None
         """Epoch under which this driver stopped, while the store may still hold the claim."""
-        self.until = datetime(1970, 1, 1, tzinfo=UTC)
+        self.until = self.seen = datetime(1970, 1, 1, tzinfo=UTC)
         self._append_now: Callable[..., None] | None = getattr(
             store, "append_now", None
         )  # an ImmediateStore; isinstance would cost more than an append
@@ -71,7 +73,7 @@ class Tenure:
         else:
             with anyio.CancelScope(shield=True):
                 claim = await create(until=until)
-        self.epoch, self.until = claim.epoch, claim.until
+        self.epoch, self.until, self.seen = claim.epoch, claim.until, now
 
     async def append(
         self, run_id: str, records: Sequence[Record], *, after: int, status: str, release: bool
@@ -85,6 +87,7 @@ class Tenure:
             self.append_now(run_id, records, after=after, status=status, release=release)
             return
         epoch = self._epoch(run_id)
+        asked = self._before()
         if records or release:
             with anyio.CancelScope(shield=True):
                 await self.store.append(
@@ -92,21 +95,32 @@ class Tenure:
                 )
         if release:
             self.epoch = None
+        else:
+            self.seen = asked
 
     def append_now(
         self, run_id: str, records: Sequence[Record], *, after: int, status: str, release: bool
     ) -> None:
         """`append`, where the store never waits."""
         assert self._append_now is not None
+        asked = self._before()
         self._append_now(
             run_id, records, after=after, epoch=self._epoch(run_id), status=status, release=release
         )
         if release:
             self.epoch = None
+        else:
+            self.seen = asked
+
+    def _before(self) -> datetime:
+        """The time before the store is asked: the process may be stopped while the store is at it."""
+        return self.seen if self.private else self.clock.now()
 
     def _epoch(self, run_id: str) -> int:
         if self.epoch is None:
             raise RunConflict(f"run {run_id}: this driver holds no claim")
+        # Before it, not after: the process may be stopped while the store is at it.
+        asked = self.seen if self.private else self.clock.now()
         return self.epoch
 
     async def take(self, tree: Tree, log: Log, *, force: bool) -> None:
@@ -118,7 +132,7 @@ class Tenure:
         owner, now, until = self._terms()
         with anyio.CancelScope(shield=True):
             claim = await self.store.claim(tree.run_id, owner=owner, now=now, until=until, force=force)
-            self.epoch, self.until = claim.epoch, claim.until
+            self.epoch, self.until, self.seen = claim.epoch, claim.until, now
             try:
                 info = await self.store.info(tree.run_id)
                 if info.position != tree.seq:
@@ -148,14 +162,15 @@ class Tenure:
                 await self.store.release(run_id, epoch=epoch)
 
     async def check(self, run_id: str) -> None:
-        """Make sure a claim whose time is over is still ours, before something is entered that cannot be undone.
+        """Make sure that the claim is still ours, before something is entered that cannot be undone.
 
-        A process that was stopped and goes on finds here that another driver has the run.
+        The store is asked only after a pause since it was last heard: a process that was stopped and goes on finds here
+        that another driver has the run.
 
         Raises:
             RunConflict: It has.
         """
-        if self.private or self.clock.now() < self.until:
+        if self.private or self.clock.now() < min(self.until, self.seen + PAUSE):
             return
         info = await self.store.info(run_id)
         if info.epoch != self.epoch:
@@ -171,6 +186,6 @@ class Tenure:
             RunConflict: Another driver has the run.
         """
         if self.epoch is not None:
-            _, _, until = self._terms()
+            _, now, until = self._terms()
             await self.store.renew(run_id, epoch=self.epoch, until=until)
-            self.until = until
+            self.until, self.seen = until, now
