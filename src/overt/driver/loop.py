@@ -223,7 +223,7 @@ class Driver:
 
     def _break(self, error: BaseException) -> None:
         self.broken = error
-        self.tenure.epoch = None
+        self.tenure.stop()
         for scope in list(self._scopes.values()):
             scope.cancel()
         self._look()
@@ -510,6 +510,7 @@ class Driver:
                 error = raised
             finally:
                 await self._finish(group, error)
+        await self.tenure.let_go(self.tree.run_id)
         if error is not None:
             raise error
         self.raise_stopped()
@@ -602,6 +603,7 @@ class Driver:
             # A task group would wrap what the host raised; only its own cancellation has to go through it.
             cancelled = isinstance(exc[1], anyio.get_cancelled_exc_class())
             await group.__aexit__(*(exc if cancelled else (None, None, None)))
+        await self.tenure.let_go(self.tree.run_id)
         if exc[0] is None:
             self.raise_stopped()
 
