@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,15 @@ def test_the_same_job_over_the_wire(tmp_path: Path) -> None:
     assert len(server.bodies) == 12
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let children be interrupted although this process ignores it, as one in the background of a shell does."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("whole_group", [True, False], ids=["terminal", "one process"])
 def test_an_interrupted_run_is_recovered(tmp_path: Path, whole_group: bool) -> None:
     with chat_server(hang_at="send_voucher") as server:
