@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeAlias
+
+Steps: TypeAlias = Mapping[str, Sequence[Sequence[tuple[str, Mapping[str, object]]]]]
 
 
 class ChatServer(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, *, hang_at: str = "") -> None:
+    def __init__(self, steps: Steps, *, hang_at: str = "") -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        self.steps = steps
         self.hang_at = hang_at
         self.hangs = threading.Event()
         self.go_on = threading.Event()
@@ -26,9 +29,12 @@ class ChatServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def chat_server(*, hang_at: str = "") -> Iterator[ChatServer]:
-    """Serve until the block ends; a request whose reply would call the tool `hang_at` hangs until `go_on` is set."""
-    server = ChatServer(hang_at=hang_at)
+def chat_server(steps: Steps | None = None, *, hang_at: str = "") -> Iterator[ChatServer]:
+    """Serve until the block ends; a request whose reply would call the tool `hang_at` hangs until `go_on` is set.
+
+    `steps` are the replies of an agent, as calls, by one of its tools; after them it says something.
+    """
+    server = ChatServer(DEMO if steps is None else steps, hang_at=hang_at)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
@@ -40,7 +46,7 @@ def chat_server(*, hang_at: str = "") -> Iterator[ChatServer]:
         server.server_close()
 
 
-STEPS: dict[str, list[list[tuple[str, dict[str, object]]]]] = {
+DEMO: Steps = {
     "task": [
         [
             ("task", {"agent": "researcher", "prompt": "Why so late?"}),
@@ -63,7 +69,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.bodies.append(body)
         tools = {tool["function"]["name"] for tool in body["tools"]}
-        steps = next(steps for tool, steps in STEPS.items() if tool in tools)
+        steps = next(steps for tool, steps in self.server.steps.items() if tool in tools)
         done = sum(message["role"] == "assistant" for message in body["messages"])
         calls = steps[done] if done < len(steps) else []
         if self.server.hang_at in [name for name, _ in calls]:
