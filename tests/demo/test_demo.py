@@ -93,6 +93,13 @@ def test_the_first_process_ends_before_the_second_begins_and_nothing_is_left(tmp
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_first_page_of_the_documentation_shows_what_the_demo_prints(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "index.md").read_text("utf-8")
+    (shown,) = re.findall(r"```text\n(Process \d+ opens.*?)```", page, flags=re.DOTALL)
+    printed = demo(tmp_path).stdout
+    assert re.sub(r"\d+ opens", "opens", shown) in re.sub(r"\d+ opens", "opens", printed)
+
+
 def test_a_kept_run_is_shown_again_and_nothing_happens_to_it(tmp_path: Path) -> None:
     first = demo(tmp_path, "--keep")
     folder = kept_folder(tmp_path)
@@ -193,7 +200,12 @@ def test_an_interrupted_run_is_recovered(tmp_path: Path, whole_group: bool) -> N
             os.killpg(process.pid, signal.SIGINT)
         else:
             process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=200)
+        try:
+            out, err = process.communicate(timeout=200)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            raise
         server.go_on.set()
         assert (process.returncode, err) == (130, "")
         assert "can be recovered" in out
