@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, cast
 
-from overt.agent import Agent, instructions
+from overt.agent import Agent, instructions, resolve_team
 from overt.core.facts import Caps
 from overt.core.plan import AgentPlan, Plan
-from overt.driver.crew import Crew, Member, RunnableTool
+from overt.driver.crew import Crew, Kit, Member, RunnableTool
 from overt.errors import DefinitionError
 from overt.message import Model, ModelSettings, SystemMessage
 from overt.models import resolve
@@ -17,7 +17,7 @@ from overt.options import model_of
 from overt.policy import Budget
 from overt.tool import Tool
 
-__all__ = ("budget_of", "caps_of", "crew_of", "plan_of")
+__all__ = ("budget_of", "caps_of", "crew_of", "declared", "plan_of")
 
 NO_SETTINGS = ModelSettings()
 NO_CAPS = Caps()
@@ -38,20 +38,44 @@ def budget_of(caps: Caps) -> Budget:
     return Budget.model_validate({n: v for n, v in zip(Caps._fields, caps, strict=True) if v is not None})
 
 
-def plan_of(agents: Mapping[str, Agent[Any, Any]], options: Mapping[str, Any]) -> Plan:
-    """Return what the rules need to know of the agents and options of a run."""
-    plans = {
-        name: AgentPlan(
-            name,
-            tuple(sorted(member.name for member in agent.team)),
-            {tool.name: cast(RunnableTool, tool).on_replay for tool in agent.tools},
-            caps_of(agent.budget),
-            agent.wait_for is not None,
-        )
-        for name, agent in agents.items()
-    }
-    return Plan(
-        plans,
+class _Declared:
+    """What follows from an entry agent's declaration alone, whatever the run: made once."""
+
+    def __init__(self, entry: Agent[Any, Any]) -> None:
+        self.agents = resolve_team(entry)
+        self.plans = {
+            name: AgentPlan(
+                name,
+                tuple(sorted(member.name for member in agent.team)),
+                {tool.name: cast(RunnableTool, tool).on_replay for tool in agent.tools},
+                caps_of(agent.budget),
+                agent.wait_for is not None,
+                None if agent.settings is None else agent.settings.max_output_tokens,
+            )
+            for name, agent in self.agents.items()
+        }
+        self.kits = {name: _kit(agent, self.agents) for name, agent in self.agents.items()}
+        self.dumped: dict[tuple[object, ...], tuple[Plan, str]] = {}
+
+
+def declared(entry: Agent[Any, Any]) -> _Declared:
+    """Return what follows from the declaration of an entry agent.
+
+    Raises:
+        DefinitionError: Its teams do not resolve.
+    """
+    found = entry._declared
+    if not isinstance(found, _Declared):
+        found = _Declared(entry)
+        # Kept with the agent and gone with it; an agent's declaration never changes.
+        object.__setattr__(entry, "_declared", found)
+    return found
+
+
+def plan_of(entry: Agent[Any, Any], options: Mapping[str, Any]) -> tuple[Plan, str]:
+    """Return what the rules need to know of the agents and options of a run, and its text in the journal."""
+    known = declared(entry)
+    rest = (
         caps_of(options.get("budget")),
         options.get("wait_for") is not None,
         options.get("on_pending") is not None,
@@ -59,26 +83,41 @@ def plan_of(agents: Mapping[str, Agent[Any, Any]], options: Mapping[str, Any]) -
         options.get("max_divergences", 2),
         options.get("max_result_chars", 100_000),
     )
+    found = known.dumped.get(rest)
+    if found is None:
+        plan = Plan(known.plans, *rest)
+        # Bounded, because options are the host's; in practice there is one combination.
+        if len(known.dumped) >= 32:
+            known.dumped.clear()
+        found = known.dumped[rest] = (plan, plan.dump())
+    return found
 
 
-def crew_of(
-    agents: Mapping[str, Agent[Any, Any]], entry: Agent[Any, Any], options: Mapping[str, Any]
-) -> Crew:
-    """Return everyone who performs the effects of a run."""
+def _kit(agent: Agent[Any, Any], agents: Mapping[str, Agent[Any, Any]]) -> Kit:
+    return Kit(
+        name=agent.name,
+        tools={tool.name: cast(RunnableTool, tool) for tool in agent.tools},
+        task=_task_tool(agent, agents) if agent.team else None,
+        settings=agent.settings or NO_SETTINGS,
+        wait_for=agent.wait_for,
+    )
+
+
+def crew_of(entry: Agent[Any, Any], options: Mapping[str, Any]) -> Crew:
+    """Return everyone who performs the effects of a run.
+
+    Raises:
+        DefinitionError: A model's provider is unknown, or lacks its package or key.
+    """
+    known = declared(entry)
     deps = options.get("deps")
     models: dict[str, Model] = {}
     return Crew(
         members={
             name: Member(
-                name=name,
-                tools={tool.name: cast(RunnableTool, tool) for tool in agent.tools},
-                task=_task_tool(agent, agents) if agent.team else None,
-                model=_model(agent, entry, options, models),
-                system=_system(agent, deps),
-                settings=agent.settings or NO_SETTINGS,
-                wait_for=agent.wait_for,
+                kit=known.kits[name], model=_model(agent, entry, options, models), system=_system(agent, deps)
             )
-            for name, agent in agents.items()
+            for name, agent in known.agents.items()
         },
         deps=deps,
         wait_for=options.get("wait_for"),
@@ -92,15 +131,14 @@ def crew_of(
 
 def _model(
     agent: Agent[Any, Any], entry: Agent[Any, Any], options: Mapping[str, Any], models: dict[str, Model]
-) -> Callable[[], Model]:
+) -> Model:
     chosen = model_of(agent, entry=entry, options=options)
     if not isinstance(chosen, str):
-        return lambda: chosen
+        return chosen
     # Told now, not at the first turn: an unknown provider or a missing key.
     if chosen not in models:
         models[chosen] = resolve(chosen)
-    model = models[chosen]
-    return lambda: model
+    return models[chosen]
 
 
 def _system(agent: Agent[Any, Any], deps: object) -> Callable[[], SystemMessage | None]:

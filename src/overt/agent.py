@@ -67,6 +67,7 @@ class Agent(Generic[DepsT, OutputT]):
     output_type: TypeForm[OutputT]
     deps_type: type[DepsT] | None
     _rewired: bool
+    _declared: object
 
     @overload
     def __init__(
@@ -182,6 +183,7 @@ class Agent(Generic[DepsT, OutputT]):
         set_("output_type", output_type)
         set_("deps_type", deps_type)
         set_("_rewired", False)
+        set_("_declared", None)
         _check(self)
 
     def __copy__(self) -> Self:
@@ -210,6 +212,7 @@ class Agent(Generic[DepsT, OutputT]):
             object.__setattr__(new, field.name, getattr(self, field.name))
         object.__setattr__(new, "team", team)
         object.__setattr__(new, "_rewired", True)
+        object.__setattr__(new, "_declared", None)
         _check(new)
         return new
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 from typing_extensions import TypedDict, TypeVar
 
@@ -64,25 +64,37 @@ class Options(TypedDict, Generic[DepsT], total=False):
 _LEAST = {"inbox_cap": 1, "max_concurrent_turns": 1, "max_divergences": 0, "max_result_chars": 1}
 
 
-def check_run(agent: Agent[Any, Any], options: Mapping[str, object]) -> dict[str, Agent[Any, Any]]:
-    """Check everything that can be wrong with a run before it starts, and return its agents by name.
+_KNOWN = frozenset(Options.__annotations__)
+
+
+def check_run(
+    agent: Agent[Any, Any], agents: Mapping[str, Agent[Any, Any]], options: Mapping[str, object]
+) -> None:
+    """Check everything that can be wrong with a run before it starts.
+
+    Args:
+        agent: The entry agent.
+        agents: Every agent it reaches, by name.
+        options: As given by the host.
 
     Raises:
         DefinitionError: An option is unknown or out of range, or the teams do not resolve.
         MissingDeps: An agent declares `deps_type`, and there are no `deps`.
         NoModel: An agent has no model, and neither has the run nor the entry agent.
     """
-    from overt.agent import resolve_team  # agent needs Options
-
-    if unknown := options.keys() - Options.__annotations__.keys():
-        known = ", ".join(sorted(Options.__annotations__))
+    if unknown := options.keys() - _KNOWN:
+        known = ", ".join(sorted(_KNOWN))
         raise DefinitionError(f"unknown option {min(unknown)!r}; the options are {known}")
     for name, least in _LEAST.items():
-        value = options.get(name, least)
+        if name not in options:
+            continue
+        value = options[name]
         if not isinstance(value, int) or value < least:
             raise DefinitionError(f"option {name!r} has to be an int of at least {least}, not {value!r}")
     for name in ("shutdown", "claim"):
-        value = options.get(name, 1)
+        if name not in options:
+            continue
+        value = options[name]
         if (
             not isinstance(value, (int, float))
             or not 0 <= value < float("inf")
@@ -92,7 +104,6 @@ def check_run(agent: Agent[Any, Any], options: Mapping[str, object]) -> dict[str
     run_id = options.get("run_id", "run")
     if not isinstance(run_id, str) or not run_id.strip():
         raise DefinitionError(f"option 'run_id' has to be a non-empty str, not {run_id!r}")
-    agents = resolve_team(agent)
     for member in agents.values():
         if member.deps_type not in (None, type(None)) and options.get("deps") is None:
             raise MissingDeps(
@@ -100,7 +111,6 @@ def check_run(agent: Agent[Any, Any], options: Mapping[str, object]) -> dict[str
                 "give the run deps=…"
             )
         model_of(member, entry=agent, options=options)
-    return agents
 
 
 def model_of(agent: Agent[Any, Any], *, entry: Agent[Any, Any], options: Mapping[str, object]) -> Model | str:
@@ -112,11 +122,13 @@ def model_of(agent: Agent[Any, Any], *, entry: Agent[Any, Any], options: Mapping
     for candidate in (agent.model, options.get("model"), entry.model):
         if candidate is None:
             continue
-        if not isinstance(candidate, (str, Model)):
+        if not isinstance(candidate, str) and not (
+            hasattr(candidate, "generate") and hasattr(candidate, "name")
+        ):
             raise DefinitionError(
                 f"option 'model' has to be a Model or a str, not {type(candidate).__name__}"
             )
-        return candidate
+        return cast("Model | str", candidate)
     raise NoModel(f"agent {agent.name!r} has no model: give the agent or the run model=…")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, Self, cast
@@ -11,7 +11,7 @@ import anyio
 from pydantic import TypeAdapter
 from typing_extensions import TypeVar, Unpack
 
-from overt._planning import budget_of, caps_of, crew_of, plan_of
+from overt._planning import budget_of, caps_of, crew_of, declared, plan_of
 from overt._text import clean
 from overt.agent import Agent, in_event_loop
 from overt.clock import Clock, SystemClock
@@ -40,7 +40,7 @@ __all__ = ("Runtime",)
 
 OutputT = TypeVar("OutputT", default=str)
 DepsT = TypeVar("DepsT", default=None)
-T = TypeVar("T")
+T = TypeVar("T", default=str)
 MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 
 
@@ -65,22 +65,22 @@ class Runtime(Generic[OutputT]):
         self._prepare(cast("Agent[Any, Any]", agent), cast("dict[str, Any]", options), None, [])
 
     def _prepare(self, agent: Agent[Any, Any], options: dict[str, Any], tree: Tree | None, log: Log) -> None:
-        agents = check_run(agent, options)
+        check_run(agent, declared(agent).agents, options)
         store: Store | None = options.get("store")
         clock: Clock = options.get("clock") or SystemClock()
         policy = ResumePolicy(options.get("resume_policy", ResumePolicy.REWIND))
         self._agent = agent
-        plan = plan_of(agents, options)
+        plan, plan_text = plan_of(agent, options)
         history: Sequence[Message] = options.get("history", ())
         self._history = MESSAGES.dump_json(list(history)).decode() if history else None
         first = None
         if tree is None:
             tree, log = Tree(), []
             first = i.Open(
-                clean(options.get("run_id") or uuid.uuid4().hex), agent.name, policy.value, plan.dump()
+                clean(options.get("run_id") or secrets.token_hex(16)), agent.name, policy.value, plan_text
             )
         self._driver = Driver(
-            crew_of(agents, agent, options),
+            crew_of(agent, options),
             MemoryStore() if store is None else store,
             clock,
             private=store is None,
@@ -92,8 +92,8 @@ class Runtime(Generic[OutputT]):
             caps.max_wall is not None for caps in (plan.root, *(a.caps for a in plan.agents.values()))
         )
         self._first = first
-        if first is None and tree.plan.dump() != plan.dump():
-            self._driver.drift = plan.dump()
+        if first is None and tree.plan.dump() != plan_text:
+            self._driver.drift = plan_text
 
     @classmethod
     async def open(

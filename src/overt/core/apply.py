@@ -11,7 +11,7 @@ from overt.core import facts as f
 from overt.core.apply_calls import HANDLERS as CALLS
 from overt.core.apply_requests import HANDLERS as REQUESTS
 from overt.core.apply_wakes import HANDLERS as WAKES
-from overt.core.plan import Plan
+from overt.core.plan import load_plan
 from overt.core.tree import (
     Item,
     Node,
@@ -48,13 +48,13 @@ def _run_opened(tree: Tree, fact: f.RunOpened) -> None:
     tree.run_id = fact.run_id
     tree.agent = fact.agent
     tree.policy = fact.policy
-    tree.plan = Plan.load(fact.plan)
+    tree.plan = load_plan(fact.plan)
     tree.root.caps = tree.plan.root
     tree.nodes["root"] = tree.root
 
 
 def _plan_changed(tree: Tree, fact: f.PlanChanged) -> None:
-    tree.plan = Plan.load(fact.plan)
+    tree.plan = load_plan(fact.plan)
     for node in tree.nodes.values():
         if node.agent in tree.plan.agents:
             node.plan = tree.plan.agents[node.agent]

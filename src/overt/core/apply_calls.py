@@ -7,6 +7,9 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from pydantic_core import from_json
+
+from overt._frozen import trusted
 from overt.core import facts as f
 from overt.core.effects import AskHost, CallModel, CallTool
 from overt.core.keys import idempotency_key
@@ -88,9 +91,7 @@ def _model_replied(tree: Tree, fact: f.ModelReplied) -> None:
             call = Call(f"c{node.call_seq}", spec.name, spec.raw)
             batch.append(call)
             node.bytes_since += len(spec.raw)
-            public.append(
-                ToolCall.model_construct(id=call.id, name=spec.name, arguments=json.loads(spec.raw))
-            )
+            public.append(trusted(ToolCall, id=call.id, name=spec.name, arguments=from_json(spec.raw)))
             if spec.error is not None:
                 call.error = spec.error
                 continue
@@ -99,7 +100,8 @@ def _model_replied(tree: Tree, fact: f.ModelReplied) -> None:
             _identify(tree, node, wake, call)
         wake.batch = batch
     node.messages.append(
-        AssistantMessage.model_construct(
+        trusted(
+            AssistantMessage,
             role="assistant",
             text=fact.text,
             tool_calls=tuple(public),
@@ -187,12 +189,17 @@ def _call_refused(tree: Tree, fact: f.CallRefused) -> None:
 
 def _once_entered(tree: Tree, fact: f.OnceEntered) -> None:
     wake = wake_of(tree, fact.handle)[1]
-    wake.memory[call_of(wake, fact.call).key].once[fact.label] = Once()
+    memory = wake.memory[call_of(wake, fact.call).key]
+    if memory.once is None:
+        memory.once = {}
+    memory.once[fact.label] = Once()
 
 
 def _once_done(tree: Tree, fact: f.OnceDone) -> None:
     wake = wake_of(tree, fact.handle)[1]
-    once = wake.memory[call_of(wake, fact.call).key].once[fact.label]
+    blocks = wake.memory[call_of(wake, fact.call).key].once
+    assert blocks is not None
+    once = blocks[fact.label]
     once.done, once.value, once.error = True, fact.value, fact.error
 
 

@@ -40,7 +40,7 @@ def _call_asked(tree: Tree, fact: f.CallAsked) -> None:
         tree.now,
     )
     if fact.question.kind != "in_doubt":
-        memory.slots = [*memory.slots[: fact.slot], fact.request]
+        memory.slots = (*memory.slots[: fact.slot], fact.request)
         memory.unsettled = False
     tree.requests[fact.request] = request
     for a in node.chain:
@@ -109,6 +109,7 @@ def _resolve_doubt(wake: Wake, call: Call, request: RequestState, fact: f.Answer
     outcome, output = data["outcome"], data.get("output")
     call.state = CallState.NEW
     if request.once is not None:
+        assert memory.once is not None
         if outcome == "retry":
             del memory.once[request.once]
         else:

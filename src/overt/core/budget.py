@@ -123,7 +123,7 @@ def admit_model(tree: Tree, node: Node) -> Admitted | Waits | Stopped:
         return wall
     if waits:
         return Waits()
-    wanted = estimate(node, None)
+    wanted = estimate(node, None if node.plan is None else node.plan.max_output)
     return Admitted(wanted if left is None else min(wanted, left), left)
 
 

@@ -26,7 +26,11 @@ def idempotency_key(
     Raises:
         ValueError: `canonical_args` is no JSON.
     """
-    arguments = _plain(json.loads(canonical_args))
+    # Without a point or an exponent there is no float in it, and nothing to shorten.
+    floats = "." in canonical_args or "e" in canonical_args or "E" in canonical_args
+    arguments: object = json.loads(canonical_args)
+    if floats:
+        arguments = _plain(arguments)
     return _digest(["call", run_id, handle, wake, tool, arguments, occurrence])[:32]
 
 

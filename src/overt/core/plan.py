@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from overt.core.facts import Caps
 
-__all__ = ("AgentPlan", "Plan")
+__all__ = ("AgentPlan", "Plan", "load_plan")
 
 
 class AgentPlan(NamedTuple):
@@ -21,6 +22,8 @@ class AgentPlan(NamedTuple):
     """Tool name to `on_replay`."""
     caps: Caps = Caps()
     wait_for: bool = False
+    max_output: int | None = None
+    """The output limit of its model settings in tokens, if one is said."""
 
 
 class Plan(NamedTuple):
@@ -42,6 +45,7 @@ class Plan(NamedTuple):
                 **({"tools": dict(a.tools)} if a.tools else {}),
                 **({"caps": _caps(a.caps)} if _caps(a.caps) else {}),
                 **({"wait_for": True} if a.wait_for else {}),
+                **({"max_output": a.max_output} if a.max_output is not None else {}),
             }
             for a in self.agents.values()
         }
@@ -60,10 +64,17 @@ class Plan(NamedTuple):
                 a.get("tools", {}),
                 Caps(**a.get("caps", {})),
                 a.get("wait_for", False),
+                a.get("max_output"),
             )
             for name, a in value.pop("agents").items()
         }
         return cls(agents, Caps(**value.pop("root", {})), **value)
+
+
+@lru_cache(maxsize=256)
+def load_plan(text: str) -> Plan:
+    """Read a plan; the many runs of one agent share it."""
+    return Plan.load(text)
 
 
 def _caps(caps: Caps) -> dict[str, object]:

@@ -66,7 +66,7 @@ def recover(d: Desk, inp: Recover) -> None:
         d.emit(f.EffectLost(effect.handle, effect.id, "the process ended"))
     for node in reversed(list(tree.root.below())):
         wake = node.wake
-        if wake is None or node.state is State.CLOSED:
+        if wake is None or node.state is State.CLOSED or node.queued in ("wake", "reopen"):
             continue
         was_cut = wake.cut
         if was_cut or (inp.failed and wake.status == "error"):

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Sequence, Set
 from typing import Any
 
+from overt._frozen import trusted
 from overt.core.tree import Call, CallState, Item, Node, Tree, Wake
 from overt.message import Message, ToolMessage
 from overt.result import State
@@ -61,7 +62,8 @@ def batch_messages(tree: Tree, batch: Sequence[Call], why: str) -> list[Message]
         else:
             text, is_error, metadata = f"not run ({call.limit or why})", True, {}
         messages.append(
-            ToolMessage.model_construct(
+            trusted(
+                ToolMessage,
                 role="tool",
                 text=text if len(text) <= limit else bounded(text, limit),
                 call_id=call.id,

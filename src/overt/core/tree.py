@@ -80,7 +80,7 @@ class Memory:
         self.args = args
         self.asked = 0
         """Questions ever asked, the ordinal of the next request id."""
-        self.slots: list[str] = []
+        self.slots: tuple[str, ...] = ()
         """Request ids: the n-th question of an entry."""
         self.finished = False
         self.finished_in = 0
@@ -90,14 +90,15 @@ class Memory:
         self.metadata: str | None = None
         self.unsettled = False
         """A `reuse` call was entered and has no outcome."""
-        self.once: dict[str, Once] = {}
+        self.once: dict[str, Once] | None = None
         self.child: str | None = None
 
     def doubt(self) -> str | None:
         """Return the label of a `once` block in doubt, `""` for the call itself, `None` for no doubt."""
-        for label, once in self.once.items():
-            if not once.done:
-                return label
+        if self.once is not None:
+            for label, once in self.once.items():
+                if not once.done:
+                    return label
         return "" if self.unsettled else None
 
 
@@ -200,6 +201,8 @@ class Checkpoint(NamedTuple):
     """Copies of the calls of the batch at a limit stop."""
     prompt: bool = True
     """Whether the wake's own user message has to be appended again."""
+    claimed: frozenset[str] = frozenset()
+    """Keys of the calls in the part of the transcript that is kept, and in `batch`."""
 
 
 class Wake:

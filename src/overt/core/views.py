@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
+from overt._frozen import trusted
 from overt.core.ledger import Account
 from overt.core.render import status_text
 from overt.core.suspension import public_answer, when
@@ -18,9 +19,13 @@ from overt.result import ErrorInfo, Limit, Replay, State, Status, TaskResult
 __all__ = ("answers_of", "handle_view", "open_requests", "request_view", "result_of", "usage_of")
 
 
+RESULT = TaskResult[Any]
+
+
 def usage_of(account: Account) -> Usage:
     """Return an account as public usage."""
-    return Usage.model_construct(
+    return trusted(
+        Usage,
         input_tokens=account.input,
         output_tokens=account.output,
         cached_tokens=account.cached,
@@ -56,7 +61,8 @@ def request_view(tree: Tree, request: RequestState) -> Request:
     q = request.question
     data: dict[str, Any] = json.loads(q.data)
     replays, turns = _repeats(tree, request)
-    return Request.model_construct(
+    return trusted(
+        Request,
         id=request.id,
         kind=q.kind,
         prompt=q.prompt,
@@ -82,7 +88,8 @@ def _repeats(tree: Tree, request: RequestState) -> tuple[tuple[ReplayedCall, ...
         if wake is None or node.state is not State.SUSPENDED:
             continue
         turns += wake.turns - wake.turns_kept
-        kept = {c.key for c in wake.checkpoint.batch or () if c.state == CallState.DONE}
+        again = {c.key for c in wake.checkpoint.batch or () if c.state != CallState.DONE}
+        kept = wake.checkpoint.claimed - again
         for memory in wake.memory.values():
             plan = node.plan
             if (
@@ -99,9 +106,7 @@ def _repeats(tree: Tree, request: RequestState) -> tuple[tuple[ReplayedCall, ...
 
 def replayed(handle: str, tool: str, args: str, key: str) -> ReplayedCall:
     """Return one repeated call."""
-    return ReplayedCall.model_construct(
-        handle=handle, tool=tool, arguments=json.loads(args), idempotency_key=key
-    )
+    return trusted(ReplayedCall, handle=handle, tool=tool, arguments=json.loads(args), idempotency_key=key)
 
 
 def answers_of(tree: Tree, node: Node, key: str) -> list[tuple[RequestState, Answer[object]]]:
@@ -141,8 +146,9 @@ def result_of(tree: Tree, node: Node, *, live: bool) -> TaskResult[Any]:
         node: The handle.
         live: Whether a driver is at work on the run: a wake that runs is then still running, else it was cut off.
     """
-    wake = node.wake
-    status = None if wake is None else wake.status
+    # What waits for a slot has no result yet, and that of an earlier wake is not its own.
+    wake = None if node.queued == "wake" else node.wake
+    status = None if wake is None or node.queued is not None else wake.status
     pendings: tuple[Request, ...] = ()
     text: str | None = None
     if node.open_requests:
@@ -153,12 +159,14 @@ def result_of(tree: Tree, node: Node, *, live: bool) -> TaskResult[Any]:
         elif wake is None and node.queued is None:
             status = "closed" if node.closed_reason else "timeout"
         elif live and node.live:
-            status, text = "timeout", f"{node.id} is still running."
+            doing = "is still running" if node.queued is None else "waits for a slot"
+            status, text = "timeout", f"{node.id} {doing}."
         elif node.live or _cut_below(node):
             status, text = "interrupted", f"{node.id} was cut off; recover() goes on with it."
         elif pendings:
-            more = f" (and {len(pendings) - 1} more)" if len(pendings) > 1 else ""
-            status, text = "pending", f"Waiting for an answer to: {pendings[0].prompt}{more}"
+            status, text = "pending", f"Waiting for an answer to: {pendings[0].prompt}"
+            if len(pendings) > 1:
+                text += f" (and {len(pendings) - 1} more)"
         else:
             status, text = "interrupted", f"{node.id} can go on; recover() does."
     replay = None
@@ -173,24 +181,26 @@ def result_of(tree: Tree, node: Node, *, live: bool) -> TaskResult[Any]:
             unused_children=tuple(r.unused_children),
         )
     error = None
-    if wake is not None and wake.error is not None:
+    if wake is not None and status == "error":
+        assert wake.error is not None
         e = wake.error
         error = ErrorInfo(
             type=e.type,
             message=e.message,
-            source=e.source,  # type: ignore[arg-type]  # ErrorSpec keeps it as text; pydantic checks it here
+            source=cast("Any", e.source),  # ErrorSpec keeps it as text; pydantic checks it here
             retryable=e.retryable,
             status_code=e.status_code,
             detail=e.detail,
         )
     final = text if text is not None else status_text(tree, node)
-    return TaskResult[Any].model_construct(
+    return trusted(
+        RESULT,
         text=final,
         partial="" if wake is None else wake.partial,
         status=Status(status),
         output=final if status == "done" else None,
-        limit=None if wake is None or wake.limit is None else Limit(wake.limit),
-        limit_at=None if wake is None else wake.limit_at,
+        limit=Limit(wake.limit) if status == "incomplete" and wake is not None and wake.limit else None,
+        limit_at=wake.limit_at if status == "incomplete" and wake is not None else None,
         pending=pendings[0] if pendings else None,
         pendings=pendings,
         turns=node.turns,

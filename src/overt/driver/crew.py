@@ -10,7 +10,7 @@ from overt.message import Model, ModelSettings, SystemMessage, ToolSpec
 from overt.request import Answer, Request, WaitFor
 from overt.tool import ToolResult
 
-__all__ = ("AnyCallable", "Crew", "Member", "RunnableTool")
+__all__ = ("AnyCallable", "Crew", "Kit", "Member", "RunnableTool")
 
 AnyCallable = Callable[..., Any]
 
@@ -37,16 +37,14 @@ class RunnableTool(Protocol):
     def as_result(self, value: object) -> ToolResult: ...
 
 
-@dataclass(kw_only=True)
-class Member:
-    """One agent of the run, ready to work."""
+@dataclass(kw_only=True, slots=True)
+class Kit:
+    """What an agent works with in every run."""
 
     name: str
     tools: Mapping[str, RunnableTool]
     task: RunnableTool | None
     """The `task` tool, where there is a team."""
-    model: Callable[[], Model]
-    system: Callable[[], SystemMessage | None]
     settings: ModelSettings
     wait_for: WaitFor | None
     specs: tuple[ToolSpec, ...] = field(init=False)
@@ -57,7 +55,23 @@ class Member:
         self.specs_with_task = self.specs if self.task is None else (*self.specs, self.task.spec)
 
 
-@dataclass(kw_only=True)
+class Member:
+    """One agent of one run, ready to work."""
+
+    __slots__ = ("model", "settings", "specs", "specs_with_task", "system", "task", "tools", "wait_for")
+
+    def __init__(self, *, kit: Kit, model: Model, system: Callable[[], SystemMessage | None]) -> None:
+        self.model = model
+        self.system = system
+        self.tools = kit.tools
+        self.task = kit.task
+        self.settings = kit.settings
+        self.wait_for = kit.wait_for
+        self.specs = kit.specs
+        self.specs_with_task = kit.specs_with_task
+
+
+@dataclass(kw_only=True, slots=True)
 class Crew:
     """Everyone and everything a driver needs that is not in the journal."""
 

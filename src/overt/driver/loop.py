@@ -6,6 +6,7 @@ follow. So a run without parallel work needs no task but its caller's, and only 
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
@@ -14,8 +15,9 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
-from overt.clock import Clock
+from overt.clock import Clock, SystemClock
 from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.budget import next_deadline
@@ -23,7 +25,9 @@ from overt.core.decide import decide
 from overt.core.desk import Refused
 from overt.core.effects import AskHost, CallModel, CallTool, Effect, Notify
 from overt.core.tree import Tree
+from overt.driver.context import cancellations, pause_here
 from overt.driver.crew import Crew
+from overt.driver.gate import Gate
 from overt.driver.loading import Log
 from overt.driver.perform import perform_host, perform_model, perform_notify
 from overt.driver.tenure import Tenure
@@ -98,10 +102,14 @@ class Driver:
         self.broken: BaseException | None = None
         self.fatal: BaseException | None = None
         self.has_wall = False
-        self.gate = anyio.Semaphore(crew.max_concurrent_turns, fast_acquire=True)
+        self.gate = Gate(crew.max_concurrent_turns)
         self.drift: str | None = None
         """The plan this process was given, until it is known to be the recorded one."""
+        self.pause: Callable[[], Awaitable[None]] = checkpoint
+        """A cancellation point that lets others run."""
         self._group: TaskGroup | None = None
+        self._spawned = False
+        """Whether the group has had a task."""
         self._queue: deque[_Slot] = deque()
         self._pumping = False
         self._next = self.tree.next_effect
@@ -121,6 +129,8 @@ class Driver:
 
     def now(self) -> int:
         """The clock in microseconds since 1970."""
+        if type(self.clock) is SystemClock:
+            return time.time_ns() // 1000
         return (self.clock.now() - EPOCH) // timedelta(microseconds=1)
 
     async def step(self, *inputs: i.Input, wants: bool = False) -> _Slot:
@@ -138,6 +148,8 @@ class Driver:
             Refused: An input is refused with a value.
             StoreError: The append failed: the driver accepts nothing any more.
         """
+        if len(inputs) == 1 and not self._pumping and self.tenure.immediate and self.first is None:
+            return self._step_now(inputs[0], wants=wants)
         slots = [_Slot(inp, wants=False) for inp in inputs]
         last = slots[-1]
         last.wants = wants
@@ -159,6 +171,33 @@ class Driver:
             if slot.error is not None:
                 raise slot.error
         return last
+
+    def _step_now(self, inp: i.Input, *, wants: bool) -> _Slot:
+        """Work off one input where an append never waits: nothing can come between."""
+        if self.broken is not None:
+            raise _as_store_error(self.broken)
+        slot = _Slot(inp, wants=wants)
+        tree = self.tree
+        after = tree.seq
+        try:
+            facts = slot.facts = decide(tree, inp, self.now())
+            if facts:
+                self.log.append((after + 1, tree.now, facts))
+                self.tenure.append_now(
+                    tree.run_id,
+                    (record(after + 1, tree.now, facts),),
+                    after=after,
+                    status=run_status(tree),
+                    release=self.quiet(),
+                )
+        except (UsageError, Refused):
+            raise
+        except BaseException as error:
+            self._break(error)
+            raise _as_store_error(error) from error
+        if facts:
+            self._dispatch((slot,))
+        return slot
 
     async def _pump(self) -> None:
         """Decide what has come, append it, and set going what follows."""
@@ -306,10 +345,12 @@ class Driver:
         """Run something beside everything else."""
         if self._group is None:
             raise RuntimeError("the driver is not at work")
+        self._spawned = True
         self._group.start_soon(work)
 
     async def _chain(self, effect: Effect | None) -> None:
         """Perform an effect, and then one of those that follow, until there is none to take."""
+        before = cancellations()
         with anyio.CancelScope() as scope:
             while effect is not None and self.broken is None and self.fatal is None:
                 id = effect.id
@@ -317,7 +358,7 @@ class Driver:
                     return
                 self._scopes[id] = scope
                 try:
-                    outcome = await self._perform(effect)
+                    outcome = await self._perform(effect, before)
                 except (KeyboardInterrupt, SystemExit) as error:
                     self.fatal = error
                     self._look()
@@ -337,16 +378,14 @@ class Driver:
                     self.spawn(partial(self._chain, effect))
                     return
 
-    def _perform(self, effect: Effect) -> Awaitable[i.Input]:
-        match effect:
-            case CallModel():
-                return perform_model(self, effect)
-            case CallTool():
-                return perform_tool(self, effect)
-            case AskHost():
-                return perform_host(self, effect)
-            case Notify():
-                return perform_notify(self, effect)
+    def _perform(self, effect: Effect, before: int) -> Awaitable[i.Input]:
+        if isinstance(effect, CallModel):
+            return perform_model(self, effect, before)
+        if isinstance(effect, CallTool):
+            return perform_tool(self, effect, before)
+        if isinstance(effect, AskHost):
+            return perform_host(self, effect, before)
+        return perform_notify(self, effect, before)
 
     # ------------------------------------------------------------ time
 
@@ -360,7 +399,7 @@ class Driver:
             self._timer_scope = None
         if deadline is not None and self._group is not None:
             self._timer_scope = anyio.CancelScope()
-            self._group.start_soon(self._timer, self._timer_scope, deadline)
+            self.spawn(partial(self._timer, self._timer_scope, deadline))
 
     async def _timer(self, scope: anyio.CancelScope, deadline: int) -> None:
         with scope:
@@ -461,8 +500,9 @@ class Driver:
         self.raise_stopped()
 
     def _begin(self, group: TaskGroup) -> None:
+        self.pause = pause_here()
         if not self.tenure.private:
-            group.start_soon(self._keep_claim)
+            self.spawn(self._keep_claim)
         if self.has_wall:
             self._deadline = None
             self._wind_timer()
@@ -480,7 +520,10 @@ class Driver:
         self._stand_down(group)
 
     def _stand_down(self, group: TaskGroup) -> None:
-        group.cancel_scope.cancel()
+        # Cancelling costs a turn of the event loop; a run without parallel work has nothing to cancel.
+        if self._spawned:
+            group.cancel_scope.cancel()
+        self._spawned = False
         self._group = None
         self._deadline = None
         self._timer_scope = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import anyio
 
@@ -14,7 +15,7 @@ from overt.driver.loading import Log, fold
 from overt.errors import RunConflict
 from overt.journal.owner import owner_here
 from overt.journal.record import Record
-from overt.journal.store import ImmediateStore, Owner, Store
+from overt.journal.store import Owner, Store
 
 __all__ = ("Tenure",)
 
@@ -34,9 +35,14 @@ class Tenure:
         self.owner = LOCAL if private else None
         self.epoch: int | None = None
         self.until = datetime(1970, 1, 1, tzinfo=UTC)
-        self._append_now: Callable[..., None] | None = (
-            store.append_now if isinstance(store, ImmediateStore) else None
-        )
+        self._append_now: Callable[..., None] | None = getattr(
+            store, "append_now", None
+        )  # an ImmediateStore; isinstance would cost more than an append
+
+    @property
+    def immediate(self) -> bool:
+        """Whether appends never wait."""
+        return self._append_now is not None
 
     @property
     def held(self) -> bool:
@@ -56,10 +62,12 @@ class Tenure:
             RunExists: The store has a run of this id.
         """
         owner, now, until = self._terms()
-        with anyio.CancelScope(shield=True):
-            claim = await self.store.create(
-                first.run_id, records, agent=first.agent, owner=owner, now=now, until=until
-            )
+        create = partial(self.store.create, first.run_id, records, agent=first.agent, owner=owner, now=now)
+        if self.immediate:
+            claim = await create(until=until)
+        else:
+            with anyio.CancelScope(shield=True):
+                claim = await create(until=until)
         self.epoch, self.until = claim.epoch, claim.until
 
     async def append(
@@ -70,18 +78,33 @@ class Tenure:
         Raises:
             RunConflict: The claim is not held, or another driver has it.
         """
-        epoch = self.epoch
-        if epoch is None:
-            raise RunConflict(f"run {run_id}: this driver holds no claim")
-        if self._append_now is not None:
-            self._append_now(run_id, records, after=after, epoch=epoch, status=status, release=release)
-        else:
+        if self.immediate:
+            self.append_now(run_id, records, after=after, status=status, release=release)
+            return
+        epoch = self._epoch(run_id)
+        if records or release:
             with anyio.CancelScope(shield=True):
                 await self.store.append(
                     run_id, records, after=after, epoch=epoch, status=status, release=release
                 )
         if release:
             self.epoch = None
+
+    def append_now(
+        self, run_id: str, records: Sequence[Record], *, after: int, status: str, release: bool
+    ) -> None:
+        """`append`, where the store never waits."""
+        assert self._append_now is not None
+        self._append_now(
+            run_id, records, after=after, epoch=self._epoch(run_id), status=status, release=release
+        )
+        if release:
+            self.epoch = None
+
+    def _epoch(self, run_id: str) -> int:
+        if self.epoch is None:
+            raise RunConflict(f"run {run_id}: this driver holds no claim")
+        return self.epoch
 
     async def take(self, tree: Tree, log: Log, *, force: bool) -> None:
         """Take the claim, and catch up with what another driver has done since.

@@ -11,11 +11,13 @@ import anyio
 from pydantic import JsonValue
 
 from overt._canonical import dump_exact, encode, load_exact
+from overt._frozen import trusted
 from overt._question import Question
 from overt._text import clean
 from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.effects import CallTool
+from overt.core.moves import call_of
 from overt.core.replay import fits
 from overt.core.tree import Call, Memory, Node, RequestState
 from overt.core.views import answers_of
@@ -91,7 +93,7 @@ class Entry:
         """Run `fn`, or return what it returned before."""
         if label in self.inside:
             raise UsageError(f"once({label!r}) is under way already in this call")
-        done = self.memory.once.get(label)
+        done = None if self.memory.once is None else self.memory.once.get(label)
         if done is not None and done.done:
             if done.error is not None:
                 raise ToolError(done.error)
@@ -123,26 +125,32 @@ def failure(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-async def perform_tool(driver: Driver, effect: CallTool) -> i.Input:
+async def perform_tool(driver: Driver, effect: CallTool, before: int) -> i.Input:
     """Enter a tool once, and return what came of it."""
     node = driver.tree.nodes[effect.handle]
     assert node.wake is not None
-    call = next(c for c in node.wake.batch or () if c.id == effect.call)
+    call = call_of(node.wake, effect.call)
     member = driver.crew.members.get(node.agent)
     tool = None if member is None else member.tools.get(call.name)
     if tool is None:
         return i.ToolDone(effect.id, f"the tool {call.name!r} is gone", True)
     entry = Entry(driver, effect, node, call)
-    await driver.check_claim()
+    if not driver.tenure.private:
+        await driver.check_claim()
     if tool.timeout is None:
-        return await _enter(driver, effect, entry, node, call, tool)
+        return await _enter(driver, effect, entry, node, call, tool, before)
     return await _enter_timed(driver, effect, entry, node, call, tool, tool.timeout)
 
 
 async def _enter(
-    driver: Driver, effect: CallTool, entry: Entry, node: Node, call: Call, tool: RunnableTool
+    driver: Driver,
+    effect: CallTool,
+    entry: Entry,
+    node: Node,
+    call: Call,
+    tool: RunnableTool,
+    before: int,
 ) -> i.Input:
-    before = cancellations()
     try:
         args, kwargs = tool.bind(call.args)
         if tool.takes_context:
@@ -192,7 +200,7 @@ def _context(driver: Driver, entry: Entry, node: Node, call: Call) -> ToolContex
         run_id=driver.tree.run_id,
         handle=node.id,
         agent=node.agent,
-        call=ToolCall.model_construct(id=call.id, name=call.name, arguments=json.loads(call.args)),
+        call=trusted(ToolCall, id=call.id, name=call.name, arguments=json.loads(call.args)),
         idempotency_key=call.key,
         attempt=node.wake.attempt,
         answers=tuple(answer for _, answer in entry.recorded),
@@ -226,7 +234,7 @@ async def _enter_timed(
     async def run() -> None:
         with work:
             try:
-                outcome.append(await _enter(driver, effect, entry, node, call, tool))
+                outcome.append(await _enter(driver, effect, entry, node, call, tool, cancellations()))
             except (KeyboardInterrupt, SystemExit) as error:
                 fatal.append(error)
         timer.cancel()

@@ -36,13 +36,12 @@ def plain_fields(value: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        if isinstance(value, f.Tokens):
-            return list(value) if value.total or value.cached or value.reasoning else list(value[:2])
-        if hasattr(value, "_fields"):
-            return plain_fields(value)
-        return [_plain(item) for item in value]
-    return value
+    if not isinstance(value, tuple):
+        return value
+    items = cast("tuple[object, ...]", value)
+    if isinstance(value, f.Tokens):
+        return list(items) if value.total or value.cached or value.reasoning else list(items[:2])
+    return plain_fields(items) if hasattr(items, "_fields") else [_plain(item) for item in items]
 
 
 def encode(at: int, facts: Sequence[f.Fact]) -> str:
