@@ -78,7 +78,7 @@ def test_each_policy_and_answer(
         want["send_voucher"] = 1
     folder = kept_folder(tmp_path)
     assert effects(folder) == want
-    assert not [line for line in ran.stdout.splitlines() if len(line) > 90 and str(folder) not in line]
+    assert not [line for line in ran.stdout.splitlines() if len(line) > 80 and str(folder) not in line]
     counted = dict(re.findall(r"^    (\w+) +(\d+)\b", ran.stdout.split("really happened")[1], flags=re.M))
     assert counted == {"send_voucher": "0", **{what: str(times) for what, times in want.items()}}
 

@@ -38,7 +38,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _start(folder: Path, policy: ResumePolicy) -> int:
-    print(f"\nProcess {os.getpid()} starts run {RUN_ID}: {JOB}")
+    print(f"\nProcess {os.getpid()} starts run {RUN_ID}")
+    screen.field("job", JOB)
     result = anyio.run(_run, folder, policy)
     if result.status is Status.PENDING:
         print(f"  The run waits for a person; it is all in {DATABASE}. Process {os.getpid()} ends here.")

@@ -1,4 +1,4 @@
-"""What the demo prints: short plain lines, at most 90 characters where they are ours."""
+"""What the demo prints: short plain lines, at most 80 characters where they are ours."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def by_line() -> None:
 
 def field(name: str, text: str) -> None:
     """Print a named value; long ones are wrapped under themselves."""
-    print(textwrap.fill(text, 88, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12))
+    print(textwrap.fill(text, 80, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12))
 
 
 def request(given: Request, policy: ResumePolicy) -> None:
