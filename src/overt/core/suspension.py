@@ -178,7 +178,10 @@ def check(tree: Tree, answer: AnswerSpec, now: int) -> RequestState:
     at = request.question.expires_at
     expired = request.answer is not None and request.answer.reason == "expired"
     if at is not None and (expired or (request.status == "open" and at <= now)):
-        raise RequestExpired(f"request {request.id} expired at {when(at).isoformat()}", expires_at=when(at))
+        raise RequestExpired(
+            f"request {request.id} expired at {when(at).isoformat()}; recover() goes on with that",
+            expires_at=when(at),
+        )
     if request.status != "open":
         recorded = public_answer(request)
         same = (
