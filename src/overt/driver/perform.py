@@ -82,7 +82,7 @@ def _request(driver: Driver, member: Member, node: Node, effect: CallModel, name
         settings=settings,
         output_schema=None,
         max_output_tokens=cap,
-        deadline=_deadline(driver, node) if driver.has_wall else None,
+        deadline=_deadline(driver, node) if driver.tree.has_wall else None,
     )
 
 
