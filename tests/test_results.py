@@ -86,7 +86,9 @@ async def made_closed() -> Made:
         await rt.close(force=True, reason="enough")
         return "never"
 
-    lead = Agent("lead", does="leads", tools=[close], team=[CHILD], model=model([TEXT_AND_TASK, call("close")]))
+    lead = Agent(
+        "lead", does="leads", tools=[close], team=[CHILD], model=model([TEXT_AND_TASK, call("close")])
+    )
     rt = Runtime(lead)
     return await rt.run("go"), rt
 
@@ -98,7 +100,9 @@ async def made_timeout() -> Made:
         await clock.sleep(100)
         return say("late")
 
-    lead = Agent("lead", does="leads", team=[CHILD], model=MockModel({"lead": [TEXT_AND_TASK], "child": slow}))
+    lead = Agent(
+        "lead", does="leads", team=[CHILD], model=MockModel({"lead": [TEXT_AND_TASK], "child": slow})
+    )
     rt = Runtime(lead, clock=clock)
     found: list[TaskResult[Any]] = []
     async with rt:
@@ -246,7 +250,13 @@ async def test_numbers_never_go_down_in_the_life_of_a_handle() -> None:
         turn = sum(m.role == "assistant" for m in request.messages)
         if turn == 2 and down and down.pop():
             raise ModelError("HTTP 503", retryable=True)
-        return [TEXT_AND_TASK, [say("asking"), call("ask", prompt="ok?")], call("work"), call("work"), say("x")][turn]
+        return [
+            TEXT_AND_TASK,
+            [say("asking"), call("ask", prompt="ok?")],
+            call("work"),
+            call("work"),
+            say("x"),
+        ][turn]
 
     options: dict[str, Any] = {"store": store, "model": model(lead)}
     agent = Agent("lead", does="leads", tools=[work, ask], team=[CHILD], budget=Budget(max_turns=4))
@@ -254,7 +264,9 @@ async def test_numbers_never_go_down_in_the_life_of_a_handle() -> None:
 
     def note(result: TaskResult[Any], rt: Runtime[Any]) -> None:
         adds_up(rt.ledger())
-        seen.append((result.turns, result.own_tokens, result.total_tokens, *result.usage.model_dump().values()))
+        seen.append(
+            (result.turns, result.own_tokens, result.total_tokens, *result.usage.model_dump().values())
+        )
 
     result, rt = await agent.run("go", run_id="life", **options)
     note(result, rt)

@@ -84,7 +84,8 @@ class Ledger(Frozen):
         names: dict[str, str] = {}
         for number, (_, ledger) in enumerate(self.walk()):
             names[ledger.handle] = f"n{number}"
-            label = f"{ledger.handle.rsplit('/', 1)[-1]}<br/>own {ledger.own.total_tokens:,} of {ledger.total.total_tokens:,} tokens"
+            tokens = f"own {ledger.own.total_tokens:,} of {ledger.total.total_tokens:,} tokens"
+            label = f"{ledger.handle.rsplit('/', 1)[-1]}<br/>{tokens}"
             lines.append(f'    n{number}["{html.escape(label, quote=True).replace("&lt;br/&gt;", "<br/>")}"]')
             parent = ledger.handle.rpartition("/")[0]
             if parent in names:

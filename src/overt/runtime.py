@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-import uuid
+import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Generic, Self, cast
@@ -42,7 +42,7 @@ __all__ = ("Runtime",)
 
 OutputT = TypeVar("OutputT", default=str)
 DepsT = TypeVar("DepsT", default=None)
-T = TypeVar("T")
+T = TypeVar("T", default=str)
 MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 
 
@@ -72,14 +72,14 @@ class Runtime(Generic[OutputT]):
         clock: Clock = options.get("clock") or SystemClock()
         policy = ResumePolicy(options.get("resume_policy", ResumePolicy.REWIND))
         self._agent = agent
-        plan, plan_text = plan_of(agent, options)
+        _, plan_text = plan_of(agent, options)
         history: Sequence[Message] = options.get("history", ())
         self._history = MESSAGES.dump_json(list(history)).decode() if history else None
         first = None
         if tree is None:
             tree, log = Tree(), []
             first = i.Open(
-                clean(options.get("run_id") or uuid.uuid4().hex), agent.name, policy.value, plan_text
+                clean(options.get("run_id") or secrets.token_hex(16)), agent.name, policy.value, plan_text
             )
         self._driver = Driver(
             crew_of(agent, options),

@@ -17,7 +17,7 @@ from overt.core.moves import (
     wake_of,
 )
 from overt.core.render import user_text
-from overt.core.tree import Call, CallState, Checkpoint, Node, Tree, Wake
+from overt.core.tree import Call, CallState, Checkpoint, Item, Node, Tree, Wake
 from overt.message import UserMessage
 
 __all__ = ("HANDLERS",)
@@ -33,6 +33,7 @@ def _wake_dropped(tree: Tree, fact: f.WakeDropped) -> None:
     node = tree.nodes[fact.handle]
     if node.queued == "wake":
         assert node.next_wake is not None
+        node.inbox[:0] = _supersede(tree, node)
         wake = Wake(node.wakes + 1, *node.next_wake)
         wake.status = fact.status
         node.wakes += 1
@@ -41,17 +42,23 @@ def _wake_dropped(tree: Tree, fact: f.WakeDropped) -> None:
     dequeue(node)
 
 
+def _supersede(tree: Tree, node: Node) -> list[Item]:
+    """Give up a wake that could have gone on, for a new one; return the inbox items that were kept with it."""
+    before = node.wake
+    if before is None or not (before.status == "error" or before.cut):
+        return []
+    roll_back(tree, node, before)
+    return before.items
+
+
 def _wake_started(tree: Tree, fact: f.WakeStarted) -> None:
     node = tree.nodes[fact.handle]
-    before = node.wake
     dequeue(node)
+    kept = _supersede(tree, node)
     node.next_wake = None
     node.wakes += 1
     wake = node.wake = Wake(node.wakes, fact.prompt, fact.closes)
-    if before is not None and (before.status == "error" or before.cut):
-        wake.items += before.items
-        roll_back(tree, node, before)
-    wake.items += node.inbox
+    wake.items = kept + node.inbox
     node.inbox.clear()
     wake.checkpoint = Checkpoint(len(node.messages), {})
     text = user_text(fact.prompt, wake.items, {a.id for a in node.chain})
@@ -116,7 +123,7 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
     wake.batch = None if checkpoint.batch is None else [c.copy() for c in checkpoint.batch]
     for call in wake.batch or ():
         call.drew = call.state == CallState.DONE
-    wake.claimed = {c.key for c in wake.batch or () if c.key}
+    wake.claimed = set(checkpoint.claimed)
     wake.partial = ""
     node.bytes_since = sum(len(m.text) for m in node.messages)
 
@@ -151,7 +158,7 @@ def _commit_stop(tree: Tree, node: Node, wake: Wake) -> None:
     if wake.batch is not None:
         batch = tuple(c.copy() for c in wake.batch)
         _open_again(batch)
-    wake.checkpoint = Checkpoint(kept, dict(wake.occurrences), batch, prompt=False)
+    wake.checkpoint = Checkpoint(kept, dict(wake.occurrences), batch, False, frozenset(wake.claimed))
     wake.turns_kept = wake.turns
 
 

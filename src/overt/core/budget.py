@@ -112,7 +112,7 @@ def admit_model(tree: Tree, node: Node) -> Admitted | Waits | Stopped:
             left = here if left is None else min(left, here)
     if waits:
         return Waits()
-    wanted = estimate(node, None)
+    wanted = estimate(node, None if node.plan is None else node.plan.max_output)
     return Admitted(wanted if left is None else min(wanted, left), left)
 
 

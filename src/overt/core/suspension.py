@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
+from overt._frozen import trusted
 from overt.core import facts as f
 from overt.core.desk import Desk
 from overt.core.ending import fail
@@ -42,6 +43,8 @@ DOUBT_SCHEMA = json.dumps(
     sort_keys=True,
     separators=(",", ":"),
 )
+ANSWER = Answer[object]
+"""Kept, because pydantic makes a parametrised model anew whenever nobody holds the last one."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -54,8 +57,17 @@ def public_answer(request: RequestState) -> Answer[object]:
     """Return the recorded answer of an answered or cancelled request."""
     given = request.answer
     if given is None:
-        return Answer[object](id=request.id, ok=False, reason="cancelled", at=when(request.answered_at))
-    return Answer[object](
+        return trusted(
+            ANSWER,
+            id=request.id,
+            ok=False,
+            data=None,
+            reason="cancelled",
+            by=None,
+            at=when(request.answered_at),
+        )
+    return trusted(
+        ANSWER,
         id=request.id,
         ok=given.ok,
         data=None if given.data is None else json.loads(given.data),

@@ -201,6 +201,8 @@ class Checkpoint(NamedTuple):
     """Copies of the calls of the batch at a limit stop."""
     prompt: bool = True
     """Whether the wake's own user message has to be appended again."""
+    claimed: frozenset[str] = frozenset()
+    """Keys of the calls in the part of the transcript that is kept, and in `batch`."""
 
 
 class Wake:

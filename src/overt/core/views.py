@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from overt._frozen import trusted
 from overt.core.ledger import Account
@@ -88,7 +88,8 @@ def _repeats(tree: Tree, request: RequestState) -> tuple[tuple[ReplayedCall, ...
         if wake is None or node.state is not State.SUSPENDED:
             continue
         turns += wake.turns - wake.turns_kept
-        kept = {c.key for c in wake.checkpoint.batch or () if c.state == CallState.DONE}
+        again = {c.key for c in wake.checkpoint.batch or () if c.state != CallState.DONE}
+        kept = wake.checkpoint.claimed - again
         for memory in wake.memory.values():
             plan = node.plan
             if (
@@ -163,8 +164,9 @@ def result_of(tree: Tree, node: Node, *, live: bool) -> TaskResult[Any]:
         elif node.live or _cut_below(node):
             status, text = "interrupted", f"{node.id} was cut off; recover() goes on with it."
         elif pendings:
-            more = f" (and {len(pendings) - 1} more)" if len(pendings) > 1 else ""
-            status, text = "pending", f"Waiting for an answer to: {pendings[0].prompt}{more}"
+            status, text = "pending", f"Waiting for an answer to: {pendings[0].prompt}"
+            if len(pendings) > 1:
+                text += f" (and {len(pendings) - 1} more)"
         else:
             status, text = "interrupted", f"{node.id} can go on; recover() does."
     replay = None
@@ -185,7 +187,7 @@ def result_of(tree: Tree, node: Node, *, live: bool) -> TaskResult[Any]:
         error = ErrorInfo(
             type=e.type,
             message=e.message,
-            source=e.source,  # type: ignore[arg-type]  # ErrorSpec keeps it as text; pydantic checks it here
+            source=cast("Any", e.source),  # ErrorSpec keeps it as text; pydantic checks it here
             retryable=e.retryable,
             status_code=e.status_code,
             detail=e.detail,

@@ -80,7 +80,8 @@ def _drained(d: Desk, node: Node, wake: Wake) -> bool:
         d.touch_above(node)
         return False
     if refused is not None and not wake.rewind_due:
-        assert refused.limit is not None and refused.at is not None
+        assert refused.limit is not None
+        assert refused.at is not None
         cap = d.tree.nodes[refused.at].caps.max_tool_calls
         stop(d, node, Stopped(Limit(refused.limit), refused.at, str(cap)))
         return False

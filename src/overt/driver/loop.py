@@ -15,14 +15,16 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 from overt.clock import Clock, SystemClock
 from overt.core import inputs as i
-from overt.core.budget import next_deadline
 from overt.core.decide import decide
 from overt.core.desk import Refused
 from overt.core.effects import AskHost, CallModel, CallTool, Effect, Notify
 from overt.core.tree import Tree
+from overt.driver.alarm import Alarm
+from overt.driver.context import cancellations, pause_here
 from overt.driver.crew import Crew
 from overt.driver.gate import Gate
 from overt.driver.loading import Log
@@ -68,7 +70,11 @@ class Driver:
         self.gate = Gate(crew.max_concurrent_turns)
         self.drift: str | None = None
         """The plan this process was given, until it is known to be the recorded one."""
+        self.pause: Callable[[], Awaitable[None]] = checkpoint
+        """A cancellation point that lets others run."""
         self._group: TaskGroup | None = None
+        self._spawned = False
+        """Whether the group has had a task."""
         self._queue: deque[Slot] = deque()
         self._pumping = False
         self._next = self.tree.next_effect
@@ -82,8 +88,7 @@ class Driver:
         """Verbs that count on the claim: they have taken it, and are not decided yet."""
         self._guests = 0
         """Verbs that wait while another one, or `async with`, owns the tasks."""
-        self._deadline: int | None = None
-        self._timer_scope: anyio.CancelScope | None = None
+        self._alarm = Alarm(self)
 
     # ------------------------------------------------------------ inputs
 
@@ -306,7 +311,7 @@ class Driver:
                 self.spawn(partial(self._chain, effect))
         self._next = tree.next_effect
         if tree.has_wall:
-            self._wind_timer()
+            self._alarm.wind(working=self._at_work > 0)
         if self._watches:
             self._look()
 
@@ -320,14 +325,16 @@ class Driver:
         """Run something beside everything else."""
         if self._group is None:
             raise RuntimeError("the driver is not at work")
+        self._spawned = True
         self._group.start_soon(work)
 
     async def _chain(self, effect: Effect | None) -> None:
         """Perform an effect, and then one of those that follow, until there is none to take."""
+        before = cancellations()
         with anyio.CancelScope() as scope:
             while effect is not None:
                 try:
-                    effect = await self._perform_one(effect, scope)
+                    effect = await self._perform_one(effect, scope, before)
                 finally:
                     self._at_work -= 1
                 if scope.cancel_called and effect is not None:
@@ -337,13 +344,13 @@ class Driver:
         if self._watches and not self._at_work:
             self._look()
 
-    async def _perform_one(self, effect: Effect, scope: anyio.CancelScope) -> Effect | None:
+    async def _perform_one(self, effect: Effect, scope: anyio.CancelScope, before: int) -> Effect | None:
         id = effect.id
         if self.broken is not None or self.fatal is not None or id not in self.tree.open:
             return None
         self._scopes[id] = scope
         try:
-            outcome = await self._perform(effect)
+            outcome = await self._perform(effect, before)
         except (KeyboardInterrupt, SystemExit) as error:
             self.fatal = error
             self._look()
@@ -358,41 +365,14 @@ class Driver:
         except StoreError:
             return None
 
-    def _perform(self, effect: Effect) -> Awaitable[i.Input]:
-        match effect:
-            case CallModel():
-                return perform_model(self, effect)
-            case CallTool():
-                return perform_tool(self, effect)
-            case AskHost():
-                return perform_host(self, effect)
-            case Notify():
-                return perform_notify(self, effect)
-
-    # ------------------------------------------------------------ time
-
-    def _wind_timer(self) -> None:
-        # What nobody performs is over, whatever the journal shows as running: no budget of it runs out.
-        deadline = next_deadline(self.tree) if self._at_work else None
-        if deadline == self._deadline:
-            return
-        self._deadline = deadline
-        if self._timer_scope is not None:
-            self._timer_scope.cancel()
-            self._timer_scope = None
-        if deadline is not None and self._group is not None:
-            self._timer_scope = anyio.CancelScope()
-            self._group.start_soon(self._timer, self._timer_scope, deadline)
-
-    async def _timer(self, scope: anyio.CancelScope, deadline: int) -> None:
-        with scope:
-            await self.clock.sleep(max(deadline - self.now(), 0) / 1e6)
-            self._deadline = None
-            self._timer_scope = None
-            try:
-                await self.step(i.Tick())
-            except StoreError:
-                return
+    def _perform(self, effect: Effect, before: int) -> Awaitable[i.Input]:
+        if isinstance(effect, CallModel):
+            return perform_model(self, effect, before)
+        if isinstance(effect, CallTool):
+            return perform_tool(self, effect, before)
+        if isinstance(effect, AskHost):
+            return perform_host(self, effect, before)
+        return perform_notify(self, effect, before)
 
     # ------------------------------------------------------------ being driven
 
@@ -516,9 +496,10 @@ class Driver:
 
     def _begin(self, group: TaskGroup) -> None:
         self._at_work = 0
+        self.pause = pause_here()
         if not self.tenure.private:
-            group.start_soon(self._keep_claim)
-        self._deadline = None
+            self.spawn(self._keep_claim)
+        self._alarm.forget()
 
     async def _finish(self, group: TaskGroup, error: BaseException | None) -> None:
         fatal = self.fatal or (error if isinstance(error, (KeyboardInterrupt, SystemExit)) else None)
@@ -535,10 +516,12 @@ class Driver:
         self._stand_down(group)
 
     def _stand_down(self, group: TaskGroup) -> None:
-        group.cancel_scope.cancel()
+        # Cancelling costs a turn of the event loop; a run without parallel work has nothing to cancel.
+        if self._spawned:
+            group.cancel_scope.cancel()
+        self._spawned = False
         self._group = None
-        self._deadline = None
-        self._timer_scope = None
+        self._alarm.forget()
         self._look(stopped=True)
 
     async def _close_off(self, why: str) -> None:

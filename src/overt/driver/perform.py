@@ -7,7 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from anyio.lowlevel import checkpoint
+from pydantic import JsonValue
+from pydantic_core import to_json
 
 from overt._canonical import encode, jsonable
 from overt._text import clean
@@ -19,7 +20,7 @@ from overt.core.effects import AskHost, CallModel, Notify
 from overt.core.tree import Node
 from overt.core.views import request_view
 from overt.driver.answers import check_data
-from overt.driver.context import cancellations, is_cancelled
+from overt.driver.context import is_cancelled
 from overt.errors import InvalidAnswer, ModelError
 from overt.message import Message, ModelRequest, ModelResponse, ToolCall
 from overt.request import Answer, Request
@@ -31,13 +32,12 @@ if TYPE_CHECKING:
 __all__ = ("answer_spec", "perform_host", "perform_model", "perform_notify")
 
 
-async def perform_model(driver: Driver, effect: CallModel) -> i.Input:
+async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Input:
     """Buy one turn."""
     node = driver.tree.nodes[effect.handle]
     member = driver.crew.members.get(node.agent)
-    before = cancellations()
     # A scripted model never waits; without this a run of such turns would hold the event loop and hear no cancel.
-    await checkpoint()
+    await driver.pause()
     try:
         if member is None:
             raise ModelError(f"no agent {node.agent!r} was given", type="SpecDrift")
@@ -110,15 +110,14 @@ def _reply(member: Member, node: Node, effect: CallModel, response: ModelRespons
     usage = response.usage
     tokens = None
     if usage is not None:
+        sent, received, total = usage.input_tokens, usage.output_tokens, usage.total_tokens
         tokens = f.Tokens(
-            usage.input_tokens,
-            usage.output_tokens,
+            sent,
+            received,
             usage.cached_tokens,
             usage.reasoning_tokens,
-            usage.total_tokens,
+            0 if total == sent + received else total,
         )
-        if tokens.total == tokens.input + tokens.output:
-            tokens = tokens._replace(total=0)
     return i.ModelDone(
         effect.id,
         clean(message.text),
@@ -140,16 +139,25 @@ def _call(member: Member, call: ToolCall, invalid: str | None, task: bool) -> f.
     if tool is None and name == "task" and task:
         tool = member.task
     try:
-        raw = encode(jsonable(call.arguments))
+        raw = _text(call.arguments)
     except (TypeError, ValueError, RecursionError) as error:
         return f.CallSpec(name, "{}", None, f"invalid arguments: {error}")
     if tool is None:
         return f.CallSpec(name, raw, None, _unknown(member, name, task))
     try:
-        args = tool.canonical(raw)
+        args = tool.canonical(call.arguments)
     except (ValueError, TypeError) as error:
         return f.CallSpec(name, raw, None, f"invalid arguments: {clean(str(error))}")
     return f.CallSpec(name, raw, None if args == raw else args)
+
+
+def _text(arguments: dict[str, JsonValue]) -> str:
+    try:
+        text = to_json(arguments).decode()
+    except ValueError:
+        # Half a surrogate pair, or no JSON: the slow way cleans the one and names the other.
+        return encode(jsonable(arguments))
+    return encode(jsonable(arguments)) if "NaN" in text or "Infinity" in text else text
 
 
 def _invalid(member: Member, name: str, text: str) -> str:
@@ -200,7 +208,7 @@ def answer_spec(request: Request, answer: Answer[Any]) -> i.AnswerSpec:
     )
 
 
-async def perform_host(driver: Driver, effect: AskHost) -> i.Input:
+async def perform_host(driver: Driver, effect: AskHost, before: int) -> i.Input:
     """Ask a `wait_for`."""
     tree = driver.tree
     if effect.by == "root":
@@ -210,10 +218,9 @@ async def perform_host(driver: Driver, effect: AskHost) -> i.Input:
         wait_for = None if member is None else member.wait_for
     if wait_for is None:
         return i.HostDone(effect.id)
-    before = cancellations()
     request = request_view(tree, tree.requests[effect.request])
     try:
-        await checkpoint()
+        await driver.pause()
         answer = await wait_for(request)
         if answer is None:
             return i.HostDone(effect.id)
@@ -235,13 +242,12 @@ async def perform_host(driver: Driver, effect: AskHost) -> i.Input:
         return i.HostDone(effect.id, None, type(error).__name__)
 
 
-async def perform_notify(driver: Driver, effect: Notify) -> i.Input:
+async def perform_notify(driver: Driver, effect: Notify, before: int) -> i.Input:
     """Tell `on_pending`."""
     tree = driver.tree
     tell = driver.crew.on_pending
     if tell is None:
         return i.NotifyDone(effect.id)
-    before = cancellations()
     try:
         await tell(request_view(tree, tree.requests[effect.request]))
     except (KeyboardInterrupt, SystemExit):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import anyio
 
@@ -71,10 +72,12 @@ class Tenure:
             RunExists: The store has a run of this id.
         """
         owner, now, until = self._terms()
-        with anyio.CancelScope(shield=True):
-            claim = await self.store.create(
-                first.run_id, records, agent=first.agent, owner=owner, now=now, until=until
-            )
+        create = partial(self.store.create, first.run_id, records, agent=first.agent, owner=owner, now=now)
+        if self.immediate:
+            claim = await create(until=until)
+        else:
+            with anyio.CancelScope(shield=True):
+                claim = await create(until=until)
         self.epoch, self.until = claim.epoch, claim.until
 
     async def append(

@@ -17,6 +17,7 @@ from overt._text import clean
 from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.effects import CallTool
+from overt.core.moves import call_of
 from overt.core.replay import fits
 from overt.core.tree import Call, Memory, Node, RequestState
 from overt.core.views import answers_of
@@ -124,26 +125,32 @@ def failure(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-async def perform_tool(driver: Driver, effect: CallTool) -> i.Input:
+async def perform_tool(driver: Driver, effect: CallTool, before: int) -> i.Input:
     """Enter a tool once, and return what came of it."""
     node = driver.tree.nodes[effect.handle]
     assert node.wake is not None
-    call = next(c for c in node.wake.batch or () if c.id == effect.call)
+    call = call_of(node.wake, effect.call)
     member = driver.crew.members.get(node.agent)
     tool = None if member is None else member.tools.get(call.name)
     if tool is None:
         return i.ToolDone(effect.id, f"the tool {call.name!r} is gone", True)
     entry = Entry(driver, effect, node, call)
-    await driver.check_claim()
+    if not driver.tenure.private:
+        await driver.check_claim()
     if tool.timeout is None:
-        return await _enter(driver, effect, entry, node, call, tool)
+        return await _enter(driver, effect, entry, node, call, tool, before)
     return await _enter_timed(driver, effect, entry, node, call, tool, tool.timeout)
 
 
 async def _enter(
-    driver: Driver, effect: CallTool, entry: Entry, node: Node, call: Call, tool: RunnableTool
+    driver: Driver,
+    effect: CallTool,
+    entry: Entry,
+    node: Node,
+    call: Call,
+    tool: RunnableTool,
+    before: int,
 ) -> i.Input:
-    before = cancellations()
     try:
         args, kwargs = tool.bind(call.args)
         if tool.takes_context:
@@ -227,7 +234,7 @@ async def _enter_timed(
     async def run() -> None:
         with work:
             try:
-                outcome.append(await _enter(driver, effect, entry, node, call, tool))
+                outcome.append(await _enter(driver, effect, entry, node, call, tool, cancellations()))
             except (KeyboardInterrupt, SystemExit) as error:
                 fatal.append(error)
         timer.cancel()
