@@ -74,21 +74,25 @@ def results(rt: Runtime[Any], handle: str = "root/a.1") -> list[ToolMessage]:
     ],
 )
 @pytest.mark.parametrize("where", ["own", "root"])
-async def test_each_stop_names_its_limit_and_whose_it_is(budget: dict[str, Any], limit: str, where: str) -> None:
+async def test_each_stop_names_its_limit_and_whose_it_is(
+    budget: dict[str, Any], limit: str, where: str
+) -> None:
     model = MockModel([[say("one"), *batch(1)], [say("two"), *batch(2)], "three"])
     options: dict[str, Any] = {} if where == "own" else {"budget": Budget(**budget)}
     own = budget if where == "own" or limit == "maxTurns" else {}  # turns are each handle's own
     result, rt = await agent(**own).run("go", model=model, **options)
     assert (result.status, result.limit) == ("incomplete", limit)
     assert result.limit_at == ("root" if where == "root" and limit != "maxTurns" else "root/a.1")
-    assert result.limit in Limit
+    assert result.limit in list(Limit)
     assert limit in result.text
     assert (result.partial, result.turns, result.total_tokens) == ("two", 2, 200)
     assert len(results(rt)) == 2
 
 
 async def test_of_several_binding_caps_the_one_nearest_the_root_is_told() -> None:
-    lead = Agent("lead", does="x", team=[agent(max_model_calls=1, max_turns=1)], budget=Budget(max_tokens=200))
+    lead = Agent(
+        "lead", does="x", team=[agent(max_model_calls=1, max_turns=1)], budget=Budget(max_tokens=200)
+    )
     model = MockModel({"lead": [call("task", agent="a", prompt="p"), "ok"], "a": [batch(1)] * 3})
     result, rt = await lead.run("go", model=model, budget=Budget(max_model_calls=2))
     assert (result.limit, result.limit_at) == ("maxModelCalls", "root")
@@ -153,7 +157,13 @@ async def test_what_draws_no_tool_call() -> None:
     """An unknown tool, invalid arguments, a name out of the team, and a call that asked and is entered again."""
     lead = Agent("a", does="x", tools=[t, ask], team=[Agent("b", does="x")], budget=Budget(max_tool_calls=2))
     script = [
-        [call("nope"), call("t", n="x"), raw_call("t", "{"), call("task", agent="zz", prompt="p"), call("ask", n=1)],
+        [
+            call("nope"),
+            call("t", n="x"),
+            raw_call("t", "{"),
+            call("task", agent="zz", prompt="p"),
+            call("ask", n=1),
+        ],
         [*batch(2), call("nope")],
         "done",
     ]
@@ -261,7 +271,7 @@ async def test_parallel_children_overshoot_by_no_more_than_was_in_flight() -> No
 
 async def test_turns_are_per_attempt_of_a_wake() -> None:
     model = MockModel([call("ask", n=1), batch(2), "done"])
-    result, rt = await agent(max_turns=3).run("go", model=model)
+    _, rt = await agent(max_turns=3).run("go", model=model)
     done = await rt.resume(Answer(id=rt.pendings()[0].id, ok=True))
     assert (done.status, done.turns) == ("done", 4)
     async with Runtime(agent(max_turns=2), model=MockModel([batch(1), "done"])) as verbs:
@@ -307,8 +317,8 @@ async def test_remaining_is_the_least_along_the_ancestors_also_after_reopening()
     assert (left.max_cost, left.max_wall, left.max_children) == (None, None, None)
     root = rt.remaining("root")
     assert (root.max_tokens, root.max_tool_calls, root.max_model_calls) == (800, None, 5)
-    for options in (options, {**options, "budget": budget}):
-        again = await Runtime.open(a, "r", **options)
+    for given in (options, {**options, "budget": budget}):
+        again = await Runtime.open(a, "r", **given)
         assert (again.remaining(result.handle), again.remaining("root")) == (left, root)
 
 
@@ -330,7 +340,9 @@ async def test_extend_goes_on_in_a_second_runtime_entering_exactly_the_open_call
 
 
 async def test_extend_raises_only_and_only_what_is_set() -> None:
-    result, rt = await agent(max_tool_calls=1, max_tokens=900).run("go", model=MockModel([batch(1, 2), "done"]))
+    result, rt = await agent(max_tool_calls=1, max_tokens=900).run(
+        "go", model=MockModel([batch(1, 2), "done"])
+    )
     events = len(rt.events())
     for budget in (
         Budget(max_tool_calls=0),
@@ -367,7 +379,13 @@ async def test_another_prompt_goes_on_from_a_balanced_transcript() -> None:
         assert (await rt.run_turn(handle, "one")).limit == "maxToolCalls"
         after = await rt.run_turn(handle, "two")
     assert (after.output, after.limit) == ("after", None)
-    assert [m.text for m in model.requests[-1].messages] == ["one", "", "ran 1", "not run (maxToolCalls)", "two"]
+    assert [m.text for m in model.requests[-1].messages] == [
+        "one",
+        "",
+        "ran 1",
+        "not run (maxToolCalls)",
+        "two",
+    ]
 
 
 def test_usage_adds_up_in_every_field() -> None:

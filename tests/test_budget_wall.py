@@ -15,7 +15,8 @@ from overt.errors import StoreError
 from overt.stores import MemoryStore
 from overt.testing import MockModel, VirtualClock, call, say
 from overt.testing.crashing import Crashed, CrashingStore
-from tests.core.sim import Sim, call as spec, plan, task
+from tests.core.sim import Sim, plan, task
+from tests.core.sim import call as spec
 
 
 @tool
@@ -76,7 +77,10 @@ async def test_it_ends_a_tool_in_flight_and_extend_enters_it_again() -> None:
     rt = Runtime(agent, model=MockModel([[call("quick"), call("slow")], "done"]), clock=clock)
     result = await driven(clock, rt.run("go"), 11)
     assert (result.status, result.limit) == ("incomplete", "maxWall")
-    assert [m.text for m in rt.transcript("root/a.1") if m.role == "tool"] == ["was quick", "not run (maxWall)"]
+    assert [m.text for m in rt.transcript("root/a.1") if m.role == "tool"] == [
+        "was quick",
+        "not run (maxWall)",
+    ]
     done = await driven(clock, rt.extend(Budget(max_wall=100)), 61)
     assert done.output == "done"
     assert entered.count("quick") == 1
@@ -88,10 +92,15 @@ async def test_it_ends_a_tool_in_flight_and_extend_enters_it_again() -> None:
 @pytest.mark.parametrize("where", ["root", "lead", "child"])
 async def test_the_cap_of_an_ancestor_counts_its_whole_subtree(where: str) -> None:
     clock = VirtualClock()
-    caps: dict[str, Any] = {name: Budget(max_wall=15) if name == where else None for name in ("lead", "child")}
+    caps: dict[str, Any] = {
+        name: Budget(max_wall=15) if name == where else None for name in ("lead", "child")
+    }
     child = Agent("child", does="x", budget=caps["child"])
     lead = Agent("lead", does="x", team=[child], budget=caps["lead"])
-    script = {"lead": [[call("task", agent="child", prompt="p")] * 2, "ok"], "child": [call("nope")] * 3}
+    script: dict[str, Any] = {
+        "lead": [[call("task", agent="child", prompt="p")] * 2, "ok"],
+        "child": [call("nope")] * 3,
+    }
     model = MockModel(script, think_time=6, clock=clock)
     options: dict[str, Any] = {"budget": Budget(max_wall=15)} if where == "root" else {}
     rt = Runtime(lead, model=model, clock=clock, **options)

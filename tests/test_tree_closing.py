@@ -27,7 +27,10 @@ def nested(leaf: Any) -> MockModel:
     return MockModel(
         {
             "top": [call("task", agent="mid", prompt="m"), "top done"],
-            "mid": [[call("task", agent="leaf", prompt="a"), call("task", agent="leaf", prompt="b")], "mid done"],
+            "mid": [
+                [call("task", agent="leaf", prompt="a"), call("task", agent="leaf", prompt="b")],
+                "mid done",
+            ],
             "leaf": leaf,
         }
     )

@@ -37,7 +37,10 @@ def results(messages: Any) -> list[ToolMessage]:
 
 async def test_a_child_has_a_fresh_transcript_and_its_own_tools() -> None:
     model = MockModel(
-        {"lead": [[say("secret"), call("look")], task("explore", "find it"), say("done")], "explore": ["found"]}
+        {
+            "lead": [[say("secret"), call("look")], task("explore", "find it"), say("done")],
+            "explore": ["found"],
+        }
     )
     result, rt = await LEAD.run("a secret prompt", model=model)
     (asked,) = [r for r in model.requests if r.agent == "explore"]
@@ -158,7 +161,9 @@ async def test_parallel_children_overlap_and_results_keep_call_order() -> None:
         await both.wait()
         return say(f"found {prompt}")
 
-    model = MockModel({"lead": [[task("explore", "a"), call("look"), task("explore", "b")], "ok"], "explore": explore})
+    model = MockModel(
+        {"lead": [[task("explore", "a"), call("look"), task("explore", "b")], "ok"], "explore": explore}
+    )
     with anyio.fail_after(10):
         result, rt = await LEAD.run("go", model=model)
     assert [m.text for m in results(rt.transcript(result.handle))] == ["found a", "seen", "found b"]

@@ -70,7 +70,11 @@ async def test_handles_are_named_by_their_place() -> None:
 
 @pytest.mark.parametrize(
     ("parent", "agent", "limit"),
-    [("root/worker.1/leaf.1", "leaf", "team"), ("root/worker.1", "nobody", "team"), ("root", "nobody", "team")],
+    [
+        ("root/worker.1/leaf.1", "leaf", "team"),
+        ("root/worker.1", "nobody", "team"),
+        ("root", "nobody", "team"),
+    ],
 )
 async def test_spawn_outside_the_team_is_refused_with_the_team(parent: str, agent: str, limit: str) -> None:
     async with Runtime(WORKER, model=MockModel(echo)) as rt:
@@ -176,6 +180,93 @@ async def test_a_waiter_in_a_queue_never_gets_the_result_before() -> None:
             gate.let("blocks")
             gate.let("two")
     assert [r.text for r in found] == ["did two"]
+
+
+async def test_a_waiter_gets_its_wake_also_when_the_next_begins_in_the_same_append() -> None:
+    gate = Gate()
+    store = CrashingStore(MemoryStore())
+    async with Runtime(WORKER, model=MockModel(gate.reply), store=store) as rt:
+        handle, other = await rt.spawn("root", "worker"), await rt.spawn("root", "leaf")
+        await rt.wake(handle, "first")
+        await gate.until("first")
+        found: list[Any] = []
+
+        async def wait() -> None:
+            found.append(await rt.wait(handle))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            held = store.hold(store.appends + 1)
+            group.start_soon(rt.post, other, InboxItem(text="keeps the store busy"))
+            await held.reached()
+            gate.let("first")
+            await anyio.wait_all_tasks_blocked()
+            group.start_soon(rt.wake, handle, "second")
+            await anyio.wait_all_tasks_blocked()
+            assert not found
+            held.release()
+            await gate.until("second")
+            gate.let("second")
+        assert [r.text for r in found] == ["did first"]
+        assert (await rt.wait(handle)).text == "did second"
+
+
+async def test_nobody_is_told_of_what_is_not_durable() -> None:
+    gate = Gate()
+    store = CrashingStore(MemoryStore())
+    async with Runtime(WORKER, model=MockModel(gate.reply), store=store) as rt:
+        handle = await rt.spawn("root", "worker")
+        await rt.wake(handle, "go")
+        await gate.until("go")
+        found: list[Any] = []
+
+        async def wait() -> None:
+            found.append(await rt.wait(handle))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            held = store.hold(store.appends + 1)
+            gate.let("go")
+            await held.reached()
+            group.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            assert not found
+            held.release()
+    assert [r.text for r in found] == ["did go"] * 2
+
+
+async def test_work_beside_a_run_that_returns_is_closed_off_and_can_be_recovered() -> None:
+    """Without a context the tasks are those of the verb that came first."""
+    gate = Gate()
+    rt: Runtime[Any]
+
+    @tool
+    async def start() -> str:
+        await rt.wake(await rt.spawn("root", "leaf"), "beside")
+        return "started"
+
+    def lead(request: Any) -> Any:
+        return call("ask", prompt="?") if len(request.messages) > 1 else call("start")
+
+    agent = Agent("lead", does="x", tools=[start, ask], team=[LEAF])
+    rt = Runtime(agent, model=MockModel({"lead": lead, "leaf": gate.reply}))
+    with anyio.fail_after(10):
+        result = await rt.run("go")
+        assert result.status == "pending"
+        assert (await rt.wait("root/leaf.2")).status == "interrupted"
+        gate.let("beside")
+        assert (await rt.recover()).status == "pending"
+        assert (await rt.wait("root/leaf.2")).text == "did beside"
+
+
+async def test_a_runtime_runs_once() -> None:
+    rt = Runtime(WORKER, model=MockModel(echo))
+    with pytest.raises(UsageError, match="not been started"):
+        rt.result()
+    await rt.run("x")
+    with pytest.raises(UsageError, match="has been started"):
+        await rt.run("y")
 
 
 async def test_wait_with_a_timeout_lets_the_child_run_on() -> None:
@@ -308,10 +399,15 @@ async def test_transitions_are_kept_in_order() -> None:
 
 
 async def test_what_the_host_raises_within_a_context_leaves_it_as_it_is() -> None:
-    with pytest.raises(ZeroDivisionError):
-        async with Runtime(WORKER, model=MockModel(Gate().reply)) as rt:
+    rt = Runtime(WORKER, model=MockModel(Gate().reply))
+
+    async def host() -> None:
+        async with rt:
             await rt.wake(await rt.spawn("root", "worker"), "hangs")
             raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await host()
     assert rt.result().status == "interrupted"
 
 
