@@ -9,7 +9,15 @@ import anyio
 import pytest
 
 from overt import Agent, Answer, Budget, InboxItem, ResumePolicy, Runtime, ToolContext, tool
-from overt.errors import AwaitingAnswer, HandleClosed, SpawnRefused, StoreError, UnknownHandle, UsageError
+from overt.errors import (
+    AwaitingAnswer,
+    HandleClosed,
+    ModelError,
+    SpawnRefused,
+    StoreError,
+    UnknownHandle,
+    UsageError,
+)
 from overt.stores import MemoryStore, SQLiteStore
 from overt.testing import MockModel, VirtualClock, call, say
 from overt.testing.crashing import Crashed, CrashingStore
@@ -236,8 +244,7 @@ async def test_nobody_is_told_of_what_is_not_durable() -> None:
     assert [r.text for r in found] == ["did go"] * 2
 
 
-async def test_work_beside_a_run_that_returns_is_closed_off_and_can_be_recovered() -> None:
-    """Without a context the tasks are those of the verb that came first."""
+async def test_outside_a_context_work_set_going_beside_a_run_is_not_cut_off() -> None:
     gate = Gate()
     rt: Runtime[Any]
 
@@ -251,13 +258,48 @@ async def test_work_beside_a_run_that_returns_is_closed_off_and_can_be_recovered
 
     agent = Agent("lead", does="x", tools=[start, ask], team=[LEAF])
     rt = Runtime(agent, model=MockModel({"lead": lead, "leaf": gate.reply}))
-    with anyio.fail_after(10):
-        result = await rt.run("go")
-        assert result.status == "pending"
-        assert (await rt.wait("root/leaf.2")).status == "interrupted"
+    found: list[Any] = []
+
+    async def host() -> None:
+        found.append(await rt.run("go"))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(host)
+        await gate.until("beside")
+        await anyio.wait_all_tasks_blocked()
+        assert rt.result().status == "pending"
+        assert not found
         gate.let("beside")
-        assert (await rt.recover()).status == "pending"
-        assert (await rt.wait("root/leaf.2")).text == "did beside"
+    assert [r.status for r in found] == ["pending"]
+    assert (await rt.wait("root/leaf.2")).text == "did beside"
+
+
+@pytest.mark.parametrize("verb", ["recover", "extend"])
+async def test_several_handles_go_on_at_once_and_all_of_them_are_waited_for(verb: str) -> None:
+    down = {f"root/worker.{n}" for n in (1, 2, 3)}
+
+    async def think(request: Any) -> Any:
+        if verb == "recover" and request.handle in down:
+            down.discard(request.handle)
+            raise ModelError("HTTP 503")
+        turn = sum(m.role == "assistant" for m in request.messages)
+        for _ in range(int(request.handle[-1]) * 5):
+            await anyio.lowlevel.checkpoint()
+        return [call("nope"), call("nope"), say("done")][turn]
+
+    rt = Runtime(
+        WORKER, model=MockModel(think), budget=Budget(max_model_calls=1 if verb == "extend" else None)
+    )
+    handles = [await rt.spawn("root", "worker") for _ in range(3)]
+    for handle in handles:
+        await rt.wake(handle, "go")
+    status = {"recover": "error", "extend": "incomplete"}[verb]
+    assert [(await rt.wait(h)).status for h in handles] == [status] * 3
+    result = await (
+        rt.recover() if verb == "recover" else rt.extend(Budget(max_model_calls=99), handle="root")
+    )
+    assert result.status == "done"
+    assert [(await rt.wait(h)).status for h in handles] == ["done"] * 3
 
 
 async def test_a_runtime_runs_once() -> None:

@@ -471,7 +471,8 @@ class Driver:
                     self._watches.remove(watch)
                     raise
                 await self._until(watch)
-                await self._until(self._watches.add(lambda: self._guests == 0))
+                # The tasks are this verb's, and work that was set going beside it is not cut off.
+                await self._until(self._watches.add(lambda: self._guests == 0 and self._at_work == 0))
             except anyio.get_cancelled_exc_class():
                 await self._close_off("the host was cancelled")
                 raise
