@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Generic, Self, cast
 
 import anyio
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 from typing_extensions import TypeVar, Unpack
 
 from overt._planning import budget_of, caps_of, crew_of, declared, plan_of
@@ -43,7 +43,7 @@ __all__ = ("Runtime",)
 OutputT = TypeVar("OutputT", default=str)
 DepsT = TypeVar("DepsT", default=None)
 T = TypeVar("T", default=str)
-MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
+MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message], config=ConfigDict(defer_build=True))
 
 
 class Runtime(Generic[OutputT]):
@@ -129,7 +129,8 @@ class Runtime(Generic[OutputT]):
 
     async def _expire(self) -> None:
         """Record what has expired, unless another driver is at work and will."""
-        tree, now = self._driver.tree, self._driver.now()
+        tree = self._driver.tree
+        now = max(self._driver.now(), tree.now)
         due = [
             r
             for r in tree.requests.values()
@@ -232,8 +233,8 @@ class Runtime(Generic[OutputT]):
         self._entry()
 
         async def work() -> Any:
-            specs = [await checked(driver, a) for a in answers]
-            steps: list[i.Input] = [i.Expire(drive=False), i.Deliver(tuple(specs), policy and policy.value)]
+            specs = await checked(driver, answers)
+            steps: list[i.Input] = [i.Expire(drive=False), i.Deliver(specs, policy and policy.value)]
             if driver.cut():
                 steps.insert(0, i.Recover(None, failed=False, verb="resume"))
             return await driver.step(*steps, wants=True)

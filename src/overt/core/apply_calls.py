@@ -145,6 +145,8 @@ def _effect_lost(tree: Tree, fact: f.EffectLost) -> None:
         call = call_of(wake, effect.call)
         call.effect = 0
         memory = wake.memory.get(call.key)
+        if fact.asked and memory is not None:
+            memory.unsettled = False
         in_doubt = memory is not None and memory.doubt() is not None
         call.state = CallState.CUT if in_doubt else CallState.NEW
     elif isinstance(effect, AskHost):

@@ -233,6 +233,8 @@ class EffectLost(NamedTuple):
     handle: str
     effect: int
     why: str
+    asked: bool = False
+    """The tool was left at a question that is not asked; nothing of it is in doubt."""
 
 
 class CallEntered(NamedTuple):

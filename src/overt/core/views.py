@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, cast
 
 from overt._frozen import trusted
@@ -19,7 +20,10 @@ from overt.result import ErrorInfo, Limit, Replay, State, Status, TaskResult
 __all__ = ("answers_of", "handle_view", "open_requests", "request_view", "result_of", "usage_of")
 
 
-RESULT = TaskResult[Any]
+@cache
+def _result_class() -> type[TaskResult[Any]]:
+    """`TaskResult[Any]`, which pydantic makes when it is first asked for; not while this is imported."""
+    return TaskResult[Any]
 
 
 def usage_of(account: Account) -> Usage:
@@ -81,26 +85,28 @@ def _repeats(tree: Tree, request: RequestState) -> tuple[tuple[ReplayedCall, ...
     """What a durable answer runs again: finished `rerun` calls and turns of every wake that would rewind."""
     if tree.policy != "rewind" or request.question.kind in ("budget", "in_doubt"):
         return (), 0
+    asker = tree.nodes[request.handle]
+    if asker.wake is None or asker.wake.hosts:
+        return (), 0  # while an interpreter is asked, an answer is an inline one
     calls: list[ReplayedCall] = []
     turns = 0
-    for node in tree.nodes[request.handle].chain:
+    for node in asker.chain:
         wake = node.wake
         if wake is None or node.state is not State.SUSPENDED:
             continue
         turns += wake.turns - wake.turns_kept
         again = {c.key for c in wake.checkpoint.batch or () if c.state != CallState.DONE}
         kept = wake.checkpoint.claimed - again
-        for memory in wake.memory.values():
-            plan = node.plan
-            if (
-                memory.finished
-                and memory.finished_in == wake.attempt
-                and memory.key in wake.claimed
-                and memory.key not in kept
-                and memory.child is None
-                and (plan is None or plan.tools.get(memory.tool, "rerun") == "rerun")
-            ):
-                calls.append(replayed(node.id, memory.tool, memory.args, memory.key))
+        tools = node.plan.tools if node.plan is not None else {}
+        calls += [
+            replayed(node.id, memory.tool, memory.args, memory.key)
+            for memory in wake.memory.values()
+            if memory.finished
+            and memory.finished_in == wake.attempt
+            and memory.key in wake.claimed
+            and memory.key not in kept
+            and tools.get(memory.tool) == "rerun"
+        ]
     return tuple(calls), turns
 
 
@@ -194,7 +200,7 @@ def result_of(tree: Tree, node: Node, *, live: bool) -> TaskResult[Any]:
         )
     final = text if text is not None else status_text(tree, node)
     return trusted(
-        RESULT,
+        _result_class(),
         text=final,
         partial="" if wake is None else wake.partial,
         status=Status(status),

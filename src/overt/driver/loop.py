@@ -60,14 +60,14 @@ class Driver:
     ) -> None:
         self.crew = crew
         self.clock = clock
-        self.tenure = Tenure(store, clock, seconds=crew.claim, private=private)
+        self.tenure: Tenure = Tenure(store, clock, seconds=crew.claim, private=private)
         self.tree = tree
         self.log = log
         self.first = first
         """What opens the run, until it is stored."""
         self.broken: BaseException | None = None
         self.fatal: BaseException | None = None
-        self.gate = Gate(crew.max_concurrent_turns)
+        self.gate: Gate = Gate(crew.max_concurrent_turns)
         self.drift: str | None = None
         """The plan this process was given, until it is known to be the recorded one."""
         self.pause: Callable[[], Awaitable[None]] = checkpoint
@@ -79,6 +79,8 @@ class Driver:
         self._pumping = False
         self._next = self.tree.next_effect
         self._scopes: dict[int, anyio.CancelScope] = {}
+        self._mine: set[int] = set()
+        """Effects handed out here that are not closed."""
         self._watches = Watches()
         self._at_work = 0
         """Effects handed to a chain and not through."""
@@ -220,7 +222,7 @@ class Driver:
 
     def _break(self, error: BaseException) -> None:
         self.broken = error
-        self.tenure.epoch = None
+        self.tenure.stop()
         for scope in list(self._scopes.values()):
             scope.cancel()
         self._look()
@@ -298,11 +300,13 @@ class Driver:
         if self._scopes:
             for id in [id for id in self._scopes if id not in tree.open]:
                 self._scopes.pop(id).cancel()
+        self._mine &= tree.open.keys()
         takers = iter([slot for slot in slots if slot.wants])
         for id in range(self._next, tree.next_effect):
             effect = tree.open.get(id)
             if effect is None:
                 continue
+            self._mine.add(id)
             self._at_work += 1
             taker = next(takers, None)
             if taker is not None:
@@ -425,9 +429,10 @@ class Driver:
 
     def cut(self) -> bool:
         """Whether the journal holds work under way that this driver is not performing."""
-        if self._scopes:
+        if not self._mine.isdisjoint(self.tree.open):
             return False
-        return any(not isinstance(e, Notify) for e in self.tree.open.values()) or any(
+        # An effect past `_next` is decided and waits for its append.
+        return any(not isinstance(e, Notify) and e.id < self._next for e in self.tree.open.values()) or any(
             n.wake is not None and n.wake.cut and n.state is not State.CLOSED
             for n in self.tree.nodes.values()
         )
@@ -480,6 +485,7 @@ class Driver:
                 error = raised
             finally:
                 await self._finish(group, error)
+        await self.tenure.let_go(self.tree.run_id)
         if error is not None:
             raise error
         self.raise_stopped()
@@ -522,6 +528,7 @@ class Driver:
             group.cancel_scope.cancel()
         self._spawned = False
         self._group = None
+        self._mine.clear()
         self._alarm.forget()
         self._look(stopped=True)
 
@@ -570,6 +577,7 @@ class Driver:
             # A task group would wrap what the host raised; only its own cancellation has to go through it.
             cancelled = isinstance(exc[1], anyio.get_cancelled_exc_class())
             await group.__aexit__(*(exc if cancelled else (None, None, None)))
+        await self.tenure.let_go(self.tree.run_id)
         if exc[0] is None:
             self.raise_stopped()
 

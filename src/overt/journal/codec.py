@@ -94,9 +94,11 @@ def decode(run_id: str, rec: Record) -> tuple[int, list[f.Fact]]:
     try:
         row = from_json(rec.text)
         version = row["v"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise JournalCorrupt(f"{where}: the record is no journal record ({type(error).__name__})") from error
-    if not isinstance(version, int) or version > SCHEMA:
+    if type(version) is not int or version < 1:
+        raise JournalCorrupt(f"{where}: the record has schema {version!r}, which no release has written")
+    if version > SCHEMA:
         raise UnsupportedSchema(
             f"{where}: the record has schema {version!r}, this release reads up to {SCHEMA}; use a newer overt"
         )
@@ -107,11 +109,15 @@ def decode(run_id: str, rec: Record) -> tuple[int, list[f.Fact]]:
             cls = f.FACTS[fields.pop("kind")]
             if "handle" in cls._fields:
                 handle = fields.setdefault("handle", handle)
+                if handle is None:
+                    raise KeyError("handle")
             for name, build in _NESTED.get(cls, {}).items():
                 if fields.get(name) is not None:
                     fields[name] = build(fields[name])
             facts.append(cls(**fields))
-        at = int(row["at"])
+        at = row["at"]
+        if type(at) is not int:
+            raise TypeError(f"at is {at!r}")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise JournalCorrupt(f"{where}: a fact cannot be read ({type(error).__name__}: {error})") from error
     if len(facts) != rec.count:
