@@ -174,6 +174,24 @@ def test_the_same_job_over_the_wire(tmp_path: Path) -> None:
     assert len(server.bodies) == 12
 
 
+def test_a_closed_output_is_no_traceback(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "overt", "demo"],
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        told = process.stderr.read()
+    assert process.returncode == 1
+    assert "Traceback" not in told
+    assert str(kept_folder(tmp_path)) in told
+
+
 @pytest.fixture
 def interruptible() -> Iterator[None]:
     """Let children be interrupted although this process ignores it, as one in the background of a shell does."""
