@@ -1,4 +1,4 @@
-"""Every example runs as it stands, warnings are errors, and it prints what it says it shows."""
+"""Every example of the record runs as it stands, warnings are errors, and it prints what it says it shows."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ PRINTED: dict[str, tuple[str, ...]] = {
 }
 """Lines each example prints, in this order; an example that is not listed only has to run."""
 
-COMMANDS = sorted({*PRINTED, *(path.name for path in EXAMPLES.glob("*.py") if not path.name.startswith("_"))})
+COMMANDS = sorted({*PRINTED, *(path.name for path in EXAMPLES.glob("record_*.py"))})
 
 
 @pytest.mark.parametrize("command", COMMANDS)
