@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Generic, Self, cast
 
 import anyio
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 from typing_extensions import TypeVar, Unpack
 
 from overt._planning import budget_of, caps_of, crew_of, declared, plan_of
@@ -43,7 +43,7 @@ __all__ = ("Runtime",)
 OutputT = TypeVar("OutputT", default=str)
 DepsT = TypeVar("DepsT", default=None)
 T = TypeVar("T", default=str)
-MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
+MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message], config=ConfigDict(defer_build=True))
 
 
 class Runtime(Generic[OutputT]):

@@ -60,14 +60,14 @@ class Driver:
     ) -> None:
         self.crew = crew
         self.clock = clock
-        self.tenure = Tenure(store, clock, seconds=crew.claim, private=private)
+        self.tenure: Tenure = Tenure(store, clock, seconds=crew.claim, private=private)
         self.tree = tree
         self.log = log
         self.first = first
         """What opens the run, until it is stored."""
         self.broken: BaseException | None = None
         self.fatal: BaseException | None = None
-        self.gate = Gate(crew.max_concurrent_turns)
+        self.gate: Gate = Gate(crew.max_concurrent_turns)
         self.drift: str | None = None
         """The plan this process was given, until it is known to be the recorded one."""
         self.pause: Callable[[], Awaitable[None]] = checkpoint
