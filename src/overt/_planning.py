@@ -50,6 +50,7 @@ class _Declared:
                 {tool.name: cast(RunnableTool, tool).on_replay for tool in agent.tools},
                 caps_of(agent.budget),
                 agent.wait_for is not None,
+                None if agent.settings is None else agent.settings.max_output_tokens,
             )
             for name, agent in self.agents.items()
         }

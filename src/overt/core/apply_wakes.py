@@ -31,13 +31,14 @@ def _wake_queued(tree: Tree, fact: f.WakeQueued) -> None:
 
 def _wake_dropped(tree: Tree, fact: f.WakeDropped) -> None:
     node = tree.nodes[fact.handle]
-    assert node.next_wake is not None
-    node.inbox[:0] = _supersede(tree, node)
-    wake = Wake(node.wakes + 1, *node.next_wake)
-    wake.status = fact.status
-    node.wakes += 1
-    node.wake = wake
-    node.next_wake = None
+    if node.queued == "wake":
+        assert node.next_wake is not None
+        node.inbox[:0] = _supersede(tree, node)
+        wake = Wake(node.wakes + 1, *node.next_wake)
+        wake.status = fact.status
+        node.wakes += 1
+        node.wake = wake
+        node.next_wake = None
     dequeue(node)
 
 
@@ -93,9 +94,15 @@ def _wake_reopened(tree: Tree, fact: f.WakeReopened) -> None:
             _forget_occurrence(wake, call)
         wake.batch = None
         node.messages.pop()
-    elif wake.flushed:
-        del node.messages[len(node.messages) - wake.flushed :]
-        _open_again(wake.batch or ())
+    else:
+        if wake.flushed:
+            del node.messages[len(node.messages) - wake.flushed :]
+        # What was stopped at a question asks again: the end of the wake cancelled its request.
+        _open_again(
+            c
+            for c in wake.batch or ()
+            if wake.flushed or (c.request is not None and tree.requests[c.request].status == "cancelled")
+        )
     wake.flushed = 0
     wake.status = wake.limit = wake.limit_at = wake.limit_cap = wake.error = None
     wake.cut = wake.drop = False
@@ -121,6 +128,8 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
     wake.occurrences = dict(checkpoint.occurrences)
     wake.batch = None if checkpoint.batch is None else [c.copy() for c in checkpoint.batch]
     wake.claimed = set(checkpoint.claimed)
+    for call in wake.batch or ():
+        call.drew = call.state == CallState.DONE
     wake.partial = ""
     node.bytes_since = sum(len(m.text) for m in node.messages)
 
@@ -167,9 +176,11 @@ def _open_again(batch: Iterable[Call]) -> None:
 
 
 def _report_unused(tree: Tree, wake: Wake) -> None:
-    if wake.attempt == 1:
+    wake.unused_answers, wake.unused_children = [], []
+    if wake.attempt == 1 and not wake.divergences:
         return
     for memory in wake.memory.values():
+        wake.unused_answers += memory.replaced
         if memory.key in wake.claimed:
             continue
         wake.unused_answers += [

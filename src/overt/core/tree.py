@@ -69,6 +69,7 @@ class Memory:
         "metadata",
         "once",
         "output",
+        "replaced",
         "slots",
         "tool",
         "unsettled",
@@ -82,6 +83,8 @@ class Memory:
         """Questions ever asked, the ordinal of the next request id."""
         self.slots: tuple[str, ...] = ()
         """Request ids: the n-th question of an entry."""
+        self.replaced: tuple[str, ...] = ()
+        """Answered requests whose place another question took."""
         self.finished = False
         self.finished_in = 0
         """The last attempt in which it finished."""
@@ -409,6 +412,7 @@ class Tree:
         "agent",
         "before",
         "entry",
+        "has_wall",
         "next_effect",
         "nodes",
         "now",
@@ -437,6 +441,8 @@ class Tree:
         self.waiting: deque[Node] = deque()
         """Handles whose model call waits for reservations in flight."""
         self.replays: Replays | None = None
+        self.has_wall = False
+        """Whether a handle has a cap on its running time."""
         self.seq = 0
         """Position of the last fact."""
         self.now = 0

@@ -81,26 +81,28 @@ def _repeats(tree: Tree, request: RequestState) -> tuple[tuple[ReplayedCall, ...
     """What a durable answer runs again: finished `rerun` calls and turns of every wake that would rewind."""
     if tree.policy != "rewind" or request.question.kind in ("budget", "in_doubt"):
         return (), 0
+    asker = tree.nodes[request.handle]
+    if asker.wake is None or asker.wake.hosts:
+        return (), 0  # while an interpreter is asked, an answer is an inline one
     calls: list[ReplayedCall] = []
     turns = 0
-    for node in tree.nodes[request.handle].chain:
+    for node in asker.chain:
         wake = node.wake
         if wake is None or node.state is not State.SUSPENDED:
             continue
         turns += wake.turns - wake.turns_kept
         again = {c.key for c in wake.checkpoint.batch or () if c.state != CallState.DONE}
         kept = wake.checkpoint.claimed - again
-        for memory in wake.memory.values():
-            plan = node.plan
-            if (
-                memory.finished
-                and memory.finished_in == wake.attempt
-                and memory.key in wake.claimed
-                and memory.key not in kept
-                and memory.child is None
-                and (plan is None or plan.tools.get(memory.tool, "rerun") == "rerun")
-            ):
-                calls.append(replayed(node.id, memory.tool, memory.args, memory.key))
+        tools = node.plan.tools if node.plan is not None else {}
+        calls += [
+            replayed(node.id, memory.tool, memory.args, memory.key)
+            for memory in wake.memory.values()
+            if memory.finished
+            and memory.finished_in == wake.attempt
+            and memory.key in wake.claimed
+            and memory.key not in kept
+            and tools.get(memory.tool) == "rerun"
+        ]
     return tuple(calls), turns
 
 

@@ -18,12 +18,22 @@ from overt.journal.owner import owner_here
 from overt.journal.record import Record
 from overt.journal.store import Owner, Store
 
-__all__ = ("Tenure",)
+__all__ = ("Tenure", "run_status")
 
 PAUSE = timedelta(seconds=1)
 """A driver that heard from its store longer ago than this may have been stopped, and its run taken, meanwhile."""
 LOCAL = Owner(id="local")
 """Owner of runs in a store nobody else can reach."""
+
+
+def run_status(tree: Tree) -> str:
+    """Return the run's status for lists: that of the entry handle, `running` while something runs."""
+    entry = tree.entry
+    if tree.root.live:
+        return "running"
+    if entry is None or entry.wake is None:
+        return "idle"
+    return entry.wake.status or "pending"
 
 
 class Tenure:
@@ -80,13 +90,16 @@ class Tenure:
     ) -> None:
         """Append under the claim; durable when this returns.
 
+        An input can come while the append that gives the claim up is under way. Then the claim is taken anew, and the
+        position tells whether another driver was there between.
+
         Raises:
-            RunConflict: The claim is not held, or another driver has it.
+            RunConflict: Another driver has the run, or moved it on.
         """
         if self.immediate:
             self.append_now(run_id, records, after=after, status=status, release=release)
             return
-        epoch = self._epoch(run_id)
+        epoch = await self._retake(run_id, after) if self.epoch is None else self.epoch
         asked = self._before()
         if records or release:
             with anyio.CancelScope(shield=True):
@@ -98,15 +111,26 @@ class Tenure:
         else:
             self.seen = asked
 
+    async def _retake(self, run_id: str, after: int) -> int:
+        owner, now, until = self._terms()
+        with anyio.CancelScope(shield=True):
+            claim = await self.store.claim(run_id, owner=owner, now=now, until=until, force=False)
+            self.epoch, self.until = claim.epoch, claim.until
+            info = await self.store.info(run_id)
+            if info.position != after:
+                await self.give_up(run_id)
+                raise RunConflict(f"run {run_id}: another driver has moved it on from position {after}")
+        return claim.epoch
+
     def append_now(
         self, run_id: str, records: Sequence[Record], *, after: int, status: str, release: bool
     ) -> None:
         """`append`, where the store never waits."""
         assert self._append_now is not None
+        if self.epoch is None:
+            raise RunConflict(f"run {run_id}: this driver holds no claim")
         asked = self._before()
-        self._append_now(
-            run_id, records, after=after, epoch=self._epoch(run_id), status=status, release=release
-        )
+        self._append_now(run_id, records, after=after, epoch=self.epoch, status=status, release=release)
         if release:
             self.epoch = None
         else:
@@ -115,13 +139,6 @@ class Tenure:
     def _before(self) -> datetime:
         """The time before the store is asked: the process may be stopped while the store is at it."""
         return self.seen if self.private else self.clock.now()
-
-    def _epoch(self, run_id: str) -> int:
-        if self.epoch is None:
-            raise RunConflict(f"run {run_id}: this driver holds no claim")
-        # Before it, not after: the process may be stopped while the store is at it.
-        asked = self.seen if self.private else self.clock.now()
-        return self.epoch
 
     async def take(self, tree: Tree, log: Log, *, force: bool) -> None:
         """Take the claim, and catch up with what another driver has done since.

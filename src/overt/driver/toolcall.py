@@ -19,6 +19,7 @@ from overt.core import inputs as i
 from overt.core.effects import CallTool
 from overt.core.moves import call_of
 from overt.core.replay import fits
+from overt.core.suspension import public_answer
 from overt.core.tree import Call, Memory, Node, RequestState
 from overt.core.views import answers_of
 from overt.driver.context import cancellations, is_cancelled, run_user_code
@@ -82,11 +83,13 @@ class Entry:
             )
         slot, self.asked = self.asked, self.asked + 1
         wanted = core_question(question, self.call)
-        if slot < len(self.recorded):
-            request, answer = self.recorded[slot]
+        if slot < len(self.recorded) and self.left is None:
+            request, _ = self.recorded[slot]
             if fits(request.question, wanted):
-                return cast("Answer[JsonValue]", answer)
-        self.left = (wanted, slot)
+                return cast("Answer[JsonValue]", public_answer(request))
+        # The first question that has no answer is the one that is asked: tasks of one group may all come here.
+        if self.left is None:
+            self.left = (wanted, slot)
         raise Asking
 
     async def once(self, label: str, fn: Callable[[], Awaitable[T]], annotation: object, /) -> T:
@@ -94,7 +97,9 @@ class Entry:
         if label in self.inside:
             raise UsageError(f"once({label!r}) is under way already in this call")
         done = None if self.memory.once is None else self.memory.once.get(label)
-        if done is not None and done.done:
+        if done is not None and not done.done:
+            raise UsageError(f"once({label!r}) was left without an outcome; whether it has happened is asked")
+        if done is not None:
             if done.error is not None:
                 raise ToolError(done.error)
             assert done.value is not None
@@ -157,17 +162,15 @@ async def _enter(
             args = (_context(driver, entry, node, call), *args)
         value = await run_user_code(tool.__wrapped__, args, kwargs, is_async=tool.is_async)
         if entry.left is not None:
-            return i.ToolDone(
-                effect.id,
-                f"tool {tool.name!r} swallowed the suspension of ctx.ask: let BaseException through",
-                True,
-            )
+            return _swallowed(effect, tool)
         return _returned(effect, entry, call, tool.as_result(value))
     except Asking:
         return _asked(effect, entry)
     except (KeyboardInterrupt, SystemExit):
         raise
     except Exception as error:  # noqa: BLE001  # what a tool raises is a result
+        if entry.left is not None:
+            return _swallowed(effect, tool, f"; it raised {failure(error)}")
         return i.ToolDone(effect.id, failure(error), True)
     except BaseExceptionGroup as group:
         # A task group inside the tool wraps what leaves it.
@@ -184,6 +187,14 @@ async def _enter(
         if isinstance(error, anyio.get_cancelled_exc_class()) and await is_cancelled(before):
             raise
         return i.ToolDone(effect.id, failure(error), True)
+
+
+def _swallowed(effect: CallTool, tool: RunnableTool, then: str = "") -> i.Input:
+    return i.ToolDone(
+        effect.id,
+        f"tool {tool.name!r} swallowed the suspension of ctx.ask: let BaseException through{then}",
+        True,
+    )
 
 
 def _first(group: BaseExceptionGroup[Any]) -> BaseException:
