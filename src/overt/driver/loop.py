@@ -27,9 +27,9 @@ from overt.driver.alarm import Alarm
 from overt.driver.context import cancellations, pause_here
 from overt.driver.crew import Crew
 from overt.driver.gate import Gate
-from overt.driver.loading import Log
+from overt.driver.loading import Log, refold
 from overt.driver.perform import perform_host, perform_model, perform_notify
-from overt.driver.slot import Slot
+from overt.driver.slot import Slot, store_error
 from overt.driver.tenure import Tenure, run_status
 from overt.driver.toolcall import perform_tool
 from overt.driver.watches import Watch, Watches
@@ -148,10 +148,10 @@ class Driver:
     def _step_now(self, inp: i.Input, *, wants: bool) -> Slot:
         """Work off one input where an append never waits: nothing can come between."""
         if self.broken is not None:
-            raise _as_store_error(self.broken)
+            raise store_error(self.broken)
         slot = Slot(inp, wants=wants)
         tree = self.tree
-        after = tree.seq
+        after, durable = tree.seq, len(self.log)
         try:
             facts = slot.facts = decide(tree, inp, self.now())
             if facts:
@@ -167,7 +167,8 @@ class Driver:
             raise
         except BaseException as error:
             self._break(error)
-            raise _as_store_error(error) from error
+            self.tree = refold(self.log, durable)
+            raise store_error(error) from error
         if facts:
             self._dispatch((slot,))
         return slot
@@ -180,7 +181,7 @@ class Driver:
         slots: list[Slot] = []
         records: list[Record] = []
         now = self.now()
-        after = self.tree.seq
+        after, durable = self.tree.seq, len(self.log)
         try:
             while self._queue:
                 slot = self._queue.popleft()
@@ -199,8 +200,9 @@ class Driver:
                 await self._append(records, after)
         except BaseException as error:
             self._break(error)
+            self.tree = refold(self.log, durable)
             for slot in slots:
-                slot.error = slot.error or _as_store_error(error)
+                slot.error = slot.error or store_error(error)
                 if slot.done is not None:
                     slot.done.set()
             self._refuse_all()
@@ -216,7 +218,7 @@ class Driver:
     def _refuse_all(self) -> None:
         while self._queue:
             slot = self._queue.popleft()
-            slot.error = _as_store_error(self.broken or StoreError("the driver has stopped"))
+            slot.error = store_error(self.broken or StoreError("the driver has stopped"))
             if slot.done is not None:
                 slot.done.set()
 
@@ -252,7 +254,7 @@ class Driver:
             RunConflict: Another driver has it.
         """
         if self.broken is not None:
-            raise _as_store_error(self.broken)
+            raise store_error(self.broken)
         async with self._claim:
             if self.first is not None or self.tenure.held:
                 return
@@ -548,7 +550,7 @@ class Driver:
             fatal, self.fatal = self.fatal, None
             raise fatal
         if self.broken is not None:
-            raise _as_store_error(self.broken)
+            raise store_error(self.broken)
 
     async def enter(self) -> None:
         """Begin to work in the background, until `leave`."""
@@ -580,12 +582,3 @@ class Driver:
         await self.tenure.let_go(self.tree.run_id)
         if exc[0] is None:
             self.raise_stopped()
-
-
-def _as_store_error(error: BaseException) -> Exception:
-    """Return what callers are told of a driver that has stopped."""
-    if isinstance(error, StoreError):
-        return error
-    stopped = StoreError(f"the run was given up: {type(error).__name__}: {error}; open it again to go on")
-    stopped.__cause__ = error
-    return stopped
