@@ -72,7 +72,7 @@ class Runtime(Generic[OutputT]):
         clock: Clock = options.get("clock") or SystemClock()
         policy = ResumePolicy(options.get("resume_policy", ResumePolicy.REWIND))
         self._agent = agent
-        plan, plan_text = plan_of(agent, options)
+        _, plan_text = plan_of(agent, options)
         history: Sequence[Message] = options.get("history", ())
         self._history = MESSAGES.dump_json(list(history)).decode() if history else None
         first = None
