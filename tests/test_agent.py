@@ -29,8 +29,8 @@ from overt import (
     UsageError,
     tool,
 )
-from overt.agent import instructions, resolve_team
 from overt._planning import declared
+from overt.agent import instructions, resolve_team
 from overt.options import check_run as check_options
 from overt.options import model_of
 

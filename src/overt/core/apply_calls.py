@@ -12,7 +12,7 @@ from pydantic_core import from_json
 from overt._frozen import trusted
 from overt.core import facts as f
 from overt.core.effects import AskHost, CallModel, CallTool
-from overt.core.keys import idempotency_key
+from overt.core.keys import call_key
 from overt.core.moves import (
     call_of,
     close_effect,
@@ -116,7 +116,7 @@ def _identify(tree: Tree, node: Node, wake: Wake, call: Call) -> None:
     base = f"{call.name}\0{call.args}"
     occurrence = wake.occurrences.get(base, 0) + 1
     wake.occurrences[base] = occurrence
-    key = call.key = idempotency_key(tree.run_id, node.id, wake.number, call.name, call.args, occurrence)
+    key = call.key = call_key(tree.run_id, node.id, wake.number, call.name, call.args, occurrence)
     if key not in wake.memory:
         wake.memory[key] = Memory(key, call.name, call.args)
     wake.claimed.add(key)

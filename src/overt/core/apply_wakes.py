@@ -31,13 +31,14 @@ def _wake_queued(tree: Tree, fact: f.WakeQueued) -> None:
 
 def _wake_dropped(tree: Tree, fact: f.WakeDropped) -> None:
     node = tree.nodes[fact.handle]
-    assert node.next_wake is not None
-    node.inbox[:0] = _supersede(tree, node)
-    wake = Wake(node.wakes + 1, *node.next_wake)
-    wake.status = fact.status
-    node.wakes += 1
-    node.wake = wake
-    node.next_wake = None
+    if node.queued == "wake":
+        assert node.next_wake is not None
+        node.inbox[:0] = _supersede(tree, node)
+        wake = Wake(node.wakes + 1, *node.next_wake)
+        wake.status = fact.status
+        node.wakes += 1
+        node.wake = wake
+        node.next_wake = None
     dequeue(node)
 
 
@@ -127,6 +128,8 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
     wake.occurrences = dict(checkpoint.occurrences)
     wake.batch = None if checkpoint.batch is None else [c.copy() for c in checkpoint.batch]
     wake.claimed = set(checkpoint.claimed)
+    for call in wake.batch or ():
+        call.drew = call.state == CallState.DONE
     wake.partial = ""
     node.bytes_since = sum(len(m.text) for m in node.messages)
 

@@ -90,6 +90,11 @@ def _open_run(d: Desk, inp: i.Open) -> None:
     d.emit(f.RunOpened(inp.run_id, inp.agent, inp.policy, inp.plan))
 
 
+def _take_over(d: Desk, inp: i.TakeOver) -> None:
+    if d.tree.root.active:
+        d.emit(f.DriverLost())
+
+
 def _drift(d: Desk, inp: i.Drift) -> None:
     if inp.plan != d.tree.plan.dump():
         d.emit(f.PlanChanged(inp.plan))
@@ -257,6 +262,7 @@ def _notify_done(d: Desk, inp: i.NotifyDone) -> None:
 
 RULES: dict[type, Callable[[Desk, Any], None]] = {
     i.Open: _open_run,
+    i.TakeOver: _take_over,
     i.Drift: _drift,
     i.Spawn: _spawn,
     i.Post: _post,

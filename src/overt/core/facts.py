@@ -26,6 +26,7 @@ __all__ = (
     "ChildReturned",
     "Delegated",
     "Diverged",
+    "DriverLost",
     "EffectLost",
     "ErrorSpec",
     "Fact",
@@ -365,6 +366,10 @@ class ResumeBegun(NamedTuple):
     """Whether nothing ran between the last record and this one."""
 
 
+class DriverLost(NamedTuple):
+    """A driver took the run over while something ran: nothing did between the last record and this one."""
+
+
 class Rewound(NamedTuple):
     """A wake went back to its checkpoint: a new attempt."""
 
@@ -390,7 +395,7 @@ class RewindAsked(NamedTuple):
 
 
 class WakeDropped(NamedTuple):
-    """A wake that still waited for a slot will not start."""
+    """A wake that still waited for a slot will not start; one that had stopped before stays as it stopped."""
 
     handle: str
     status: str
@@ -507,6 +512,7 @@ Fact = (
     | RequestCancelled
     | WakeParked
     | ResumeBegun
+    | DriverLost
     | Rewound
     | ResumeQueued
     | Resumed

@@ -121,6 +121,7 @@ def extend(d: Desk, inp: Extend) -> None:
         if n.state is not State.CLOSED
         and n.wake is not None
         and n.wake.status == "incomplete"
+        and n.queued is None
         and (n.wake.limit_at == target.id or n is target)
     ]
     if not stopped:

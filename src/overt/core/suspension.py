@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from overt._frozen import trusted
 from overt.core import facts as f
 from overt.core.desk import Desk
 from overt.core.ending import fail
@@ -44,6 +45,8 @@ DOUBT_SCHEMA = json.dumps(
     sort_keys=True,
     separators=(",", ":"),
 )
+ANSWER = Answer[object]
+"""Kept, because pydantic makes a parametrised model anew whenever nobody holds the last one."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -56,8 +59,17 @@ def public_answer(request: RequestState) -> Answer[object]:
     """Return the recorded answer of an answered or cancelled request."""
     given = request.answer
     if given is None:
-        return Answer[object](id=request.id, ok=False, reason="cancelled", at=when(request.answered_at))
-    return Answer[object](
+        return trusted(
+            ANSWER,
+            id=request.id,
+            ok=False,
+            data=None,
+            reason="cancelled",
+            by=None,
+            at=when(request.answered_at),
+        )
+    return trusted(
+        ANSWER,
         id=request.id,
         ok=given.ok,
         data=None if given.data is None else json.loads(given.data),
@@ -166,7 +178,10 @@ def check(tree: Tree, answer: AnswerSpec, now: int) -> RequestState:
     at = request.question.expires_at
     expired = request.answer is not None and request.answer.reason == "expired"
     if at is not None and (expired or (request.status == "open" and at <= now)):
-        raise RequestExpired(f"request {request.id} expired at {when(at).isoformat()}", expires_at=when(at))
+        raise RequestExpired(
+            f"request {request.id} expired at {when(at).isoformat()}; recover() goes on with that",
+            expires_at=when(at),
+        )
     if request.status != "open":
         recorded = public_answer(request)
         same = (

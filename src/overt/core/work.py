@@ -90,12 +90,11 @@ def _drained(d: Desk, node: Node, wake: Wake) -> bool:
 
 def _call_model(d: Desk, node: Node, wake: Wake) -> None:
     cap = turn_cap(node)
-    if wake.turns >= cap:
-        stop(d, node, Stopped(Limit.MAX_TURNS, node.id, str(cap)))
-        return
     match admit_model(d.tree, node):
         case Stopped() as stopped:
             stop(d, node, stopped)
+        case _ if wake.turns >= cap:
+            stop(d, node, Stopped(Limit.MAX_TURNS, node.id, str(cap)))
         case Waits():
             if not wake.waiting:
                 d.emit(f.ModelAwaited(node.id))

@@ -18,64 +18,30 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from overt.clock import Clock, SystemClock
-from overt.core import facts as f
 from overt.core import inputs as i
-from overt.core.budget import next_deadline
 from overt.core.decide import decide
 from overt.core.desk import Refused
 from overt.core.effects import AskHost, CallModel, CallTool, Effect, Notify
 from overt.core.tree import Tree
+from overt.driver.alarm import Alarm
 from overt.driver.context import cancellations, pause_here
 from overt.driver.crew import Crew
 from overt.driver.gate import Gate
-from overt.driver.loading import Log
+from overt.driver.loading import Log, refold
 from overt.driver.perform import perform_host, perform_model, perform_notify
-from overt.driver.tenure import Tenure
+from overt.driver.slot import Slot, store_error
+from overt.driver.tenure import Tenure, run_status
 from overt.driver.toolcall import perform_tool
+from overt.driver.watches import Watch, Watches
 from overt.errors import StoreError, UsageError
 from overt.journal.codec import record
 from overt.journal.record import Record
 from overt.journal.store import Store
 from overt.result import State
 
-__all__ = ("Driver", "run_status")
+__all__ = ("Driver",)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class _Slot:
-    """One input on its way."""
-
-    __slots__ = ("done", "error", "facts", "input", "take", "wants")
-
-    def __init__(self, inp: i.Input, *, wants: bool) -> None:
-        self.input = inp
-        self.wants = wants
-        """Whether the caller performs an effect that follows."""
-        self.take: Effect | None = None
-        self.error: Exception | None = None
-        self.facts: list[f.Fact] = []
-        self.done: anyio.Event | None = None
-
-
-class _Watch:
-    """Somebody who waits until something is so."""
-
-    __slots__ = ("event", "holds")
-
-    def __init__(self, holds: Callable[[], bool]) -> None:
-        self.holds = holds
-        self.event = anyio.Event()
-
-
-def run_status(tree: Tree) -> str:
-    """Return the run's status for lists: that of the entry handle, `running` while something runs."""
-    entry = tree.entry
-    if tree.root.live:
-        return "running"
-    if entry is None or entry.wake is None:
-        return "idle"
-    return entry.wake.status or "pending"
 
 
 class Driver:
@@ -94,15 +60,14 @@ class Driver:
     ) -> None:
         self.crew = crew
         self.clock = clock
-        self.tenure = Tenure(store, clock, seconds=crew.claim, private=private)
+        self.tenure: Tenure = Tenure(store, clock, seconds=crew.claim, private=private)
         self.tree = tree
         self.log = log
         self.first = first
         """What opens the run, until it is stored."""
         self.broken: BaseException | None = None
         self.fatal: BaseException | None = None
-        self.has_wall = False
-        self.gate = Gate(crew.max_concurrent_turns)
+        self.gate: Gate = Gate(crew.max_concurrent_turns)
         self.drift: str | None = None
         """The plan this process was given, until it is known to be the recorded one."""
         self.pause: Callable[[], Awaitable[None]] = checkpoint
@@ -110,17 +75,22 @@ class Driver:
         self._group: TaskGroup | None = None
         self._spawned = False
         """Whether the group has had a task."""
-        self._queue: deque[_Slot] = deque()
+        self._queue: deque[Slot] = deque()
         self._pumping = False
         self._next = self.tree.next_effect
         self._scopes: dict[int, anyio.CancelScope] = {}
         self._mine: set[int] = set()
         """Effects handed out here that are not closed."""
-        self._watches: list[_Watch] = []
+        self._watches = Watches()
+        self._at_work = 0
+        """Effects handed to a chain and not through."""
+        self._claim = anyio.Lock(fast_acquire=True)
+        """Held while the claim is taken or given up."""
+        self._verbs = 0
+        """Verbs that count on the claim: they have taken it, and are not decided yet."""
         self._guests = 0
         """Verbs that wait while another one, or `async with`, owns the tasks."""
-        self._deadline: int | None = None
-        self._timer_scope: anyio.CancelScope | None = None
+        self._alarm = Alarm(self)
 
     # ------------------------------------------------------------ inputs
 
@@ -135,7 +105,7 @@ class Driver:
             return time.time_ns() // 1000
         return (self.clock.now() - EPOCH) // timedelta(microseconds=1)
 
-    async def step(self, *inputs: i.Input, wants: bool = False) -> _Slot:
+    async def step(self, *inputs: i.Input, wants: bool = False) -> Slot:
         """Work off inputs; when this returns, what they led to is durable.
 
         Inputs that arrive while an append is under way share the next one. Several inputs given at once share one
@@ -152,11 +122,11 @@ class Driver:
         """
         if len(inputs) == 1 and not self._pumping and self.tenure.immediate and self.first is None:
             return self._step_now(inputs[0], wants=wants)
-        slots = [_Slot(inp, wants=False) for inp in inputs]
+        slots = [Slot(inp, wants=False) for inp in inputs]
         last = slots[-1]
         last.wants = wants
         if self.first is not None and not self.tree.run_id and not self._queue:
-            self._queue.append(_Slot(self.first, wants=False))
+            self._queue.append(Slot(self.first, wants=False))
         self._queue.extend(slots)
         if self._pumping:
             last.done = anyio.Event()
@@ -169,18 +139,19 @@ class Driver:
                     await self._pump()
             finally:
                 self._pumping = False
+                self._look()
         for slot in slots:
             if slot.error is not None:
                 raise slot.error
         return last
 
-    def _step_now(self, inp: i.Input, *, wants: bool) -> _Slot:
+    def _step_now(self, inp: i.Input, *, wants: bool) -> Slot:
         """Work off one input where an append never waits: nothing can come between."""
         if self.broken is not None:
-            raise _as_store_error(self.broken)
-        slot = _Slot(inp, wants=wants)
+            raise store_error(self.broken)
+        slot = Slot(inp, wants=wants)
         tree = self.tree
-        after = tree.seq
+        after, durable = tree.seq, len(self.log)
         try:
             facts = slot.facts = decide(tree, inp, self.now())
             if facts:
@@ -190,13 +161,14 @@ class Driver:
                     (record(after + 1, tree.now, facts),),
                     after=after,
                     status=run_status(tree),
-                    release=self.quiet(),
+                    release=self._may_release(),
                 )
         except (UsageError, Refused):
             raise
         except BaseException as error:
             self._break(error)
-            raise _as_store_error(error) from error
+            self.tree = refold(self.log, durable)
+            raise store_error(error) from error
         if facts:
             self._dispatch((slot,))
         return slot
@@ -206,10 +178,10 @@ class Driver:
         if self.broken is not None:
             self._refuse_all()
             return
-        slots: list[_Slot] = []
+        slots: list[Slot] = []
         records: list[Record] = []
         now = self.now()
-        after = self.tree.seq
+        after, durable = self.tree.seq, len(self.log)
         try:
             while self._queue:
                 slot = self._queue.popleft()
@@ -223,12 +195,14 @@ class Driver:
                     position = self.tree.seq - len(facts) + 1
                     records.append(record(position, self.tree.now, facts))
                     self.log.append((position, self.tree.now, facts))
+                    self._watches.note()
             if records:
                 await self._append(records, after)
         except BaseException as error:
             self._break(error)
+            self.tree = refold(self.log, durable)
             for slot in slots:
-                slot.error = slot.error or _as_store_error(error)
+                slot.error = slot.error or store_error(error)
                 if slot.done is not None:
                     slot.done.set()
             self._refuse_all()
@@ -244,13 +218,13 @@ class Driver:
     def _refuse_all(self) -> None:
         while self._queue:
             slot = self._queue.popleft()
-            slot.error = _as_store_error(self.broken or StoreError("the driver has stopped"))
+            slot.error = store_error(self.broken or StoreError("the driver has stopped"))
             if slot.done is not None:
                 slot.done.set()
 
     def _break(self, error: BaseException) -> None:
         self.broken = error
-        self.tenure.epoch = None
+        self.tenure.stop()
         for scope in list(self._scopes.values()):
             scope.cancel()
         self._look()
@@ -259,14 +233,19 @@ class Driver:
 
     async def _append(self, records: Sequence[Record], after: int) -> None:
         tree = self.tree
-        release = self.quiet()
+        release = self._may_release()
         if self.first is not None:
             await self.tenure.create(self.first, records)
             self.first = None
             if not release:
                 return
             records, after = (), tree.seq
-        await self.tenure.append(tree.run_id, records, after=after, status=run_status(tree), release=release)
+        append = partial(self.tenure.append, tree.run_id, records, after=after, status=run_status(tree))
+        if not release:
+            await append(release=False)
+            return
+        async with self._claim:
+            await append(release=self._may_release())
 
     async def acquire(self, *, force: bool = False) -> None:
         """Take the claim on the run, and catch up with what another process has done since.
@@ -275,21 +254,23 @@ class Driver:
             RunConflict: Another driver has it.
         """
         if self.broken is not None:
-            raise _as_store_error(self.broken)
-        if self.first is not None or self.tenure.held:
-            return
-        await self.tenure.take(self.tree, self.log, force=force)
-        self._next = self.tree.next_effect
-        if self.drift is not None:
-            drift, self.drift = self.drift, None
-            await self.step(i.Drift(drift))
-            if not self.tenure.held:
-                await self.tenure.take(self.tree, self.log, force=force)
+            raise store_error(self.broken)
+        async with self._claim:
+            if self.first is not None or self.tenure.held:
+                return
+            await self.tenure.take(self.tree, self.log, force=force)
+            self._next = self.tree.next_effect
+            if self.tree.root.active:
+                await self.step(i.TakeOver())
+            if self.drift is not None:
+                drift, self.drift = self.drift, None
+                await self.step(i.Drift(drift))
 
     async def release(self) -> None:
         """Give the claim up, if it is held."""
-        if self.broken is None:
-            await self.tenure.give_up(self.tree.run_id)
+        async with self._claim:
+            if self.broken is None:
+                await self.tenure.give_up(self.tree.run_id)
 
     async def check_claim(self) -> None:
         """Make sure the run is still this driver's before something is entered that cannot be undone.
@@ -316,7 +297,7 @@ class Driver:
 
     # ------------------------------------------------------------ effects
 
-    def _dispatch(self, slots: Sequence[_Slot]) -> None:
+    def _dispatch(self, slots: Sequence[Slot]) -> None:
         tree = self.tree
         if self._scopes:
             for id in [id for id in self._scopes if id not in tree.open]:
@@ -328,22 +309,23 @@ class Driver:
             if effect is None:
                 continue
             self._mine.add(id)
+            self._at_work += 1
             taker = next(takers, None)
             if taker is not None:
                 taker.take = effect
             else:
                 self.spawn(partial(self._chain, effect))
         self._next = tree.next_effect
-        if self.has_wall:
-            self._wind_timer()
+        if tree.has_wall:
+            self._alarm.wind(working=self._at_work > 0)
         if self._watches:
             self._look()
 
     def _look(self, *, stopped: bool = False) -> None:
-        stopped = stopped or self.broken is not None or self.fatal is not None
-        for watch in self._watches:
-            if stopped or watch.holds():
-                watch.event.set()
+        self._watches.wake(stopped=stopped or self._stopped())
+
+    def _stopped(self) -> bool:
+        return self._group is None or self.broken is not None or self.fatal is not None
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run something beside everything else."""
@@ -356,31 +338,38 @@ class Driver:
         """Perform an effect, and then one of those that follow, until there is none to take."""
         before = cancellations()
         with anyio.CancelScope() as scope:
-            while effect is not None and self.broken is None and self.fatal is None:
-                id = effect.id
-                if id not in self.tree.open:
-                    return
-                self._scopes[id] = scope
+            while effect is not None:
                 try:
-                    outcome = await self._perform(effect, before)
-                except (KeyboardInterrupt, SystemExit) as error:
-                    self.fatal = error
-                    self._look()
-                    return
-                except StoreError as error:
-                    self._break(error)
-                    return
+                    effect = await self._perform_one(effect, scope, before)
                 finally:
-                    self._scopes.pop(id, None)
-                try:
-                    slot = await self.step(outcome, wants=True)
-                except StoreError:
-                    return
-                effect = slot.take
+                    self._at_work -= 1
                 if scope.cancel_called and effect is not None:
                     # This chain was cancelled between the append and here: the effect is somebody else's now.
                     self.spawn(partial(self._chain, effect))
                     return
+        if self._watches and not self._at_work:
+            self._look()
+
+    async def _perform_one(self, effect: Effect, scope: anyio.CancelScope, before: int) -> Effect | None:
+        id = effect.id
+        if self.broken is not None or self.fatal is not None or id not in self.tree.open:
+            return None
+        self._scopes[id] = scope
+        try:
+            outcome = await self._perform(effect, before)
+        except (KeyboardInterrupt, SystemExit) as error:
+            self.fatal = error
+            self._look()
+            return None
+        except StoreError as error:
+            self._break(error)
+            return None
+        finally:
+            self._scopes.pop(id, None)
+        try:
+            return (await self.step(outcome, wants=True)).take
+        except StoreError:
+            return None
 
     def _perform(self, effect: Effect, before: int) -> Awaitable[i.Input]:
         if isinstance(effect, CallModel):
@@ -391,38 +380,16 @@ class Driver:
             return perform_host(self, effect, before)
         return perform_notify(self, effect, before)
 
-    # ------------------------------------------------------------ time
-
-    def _wind_timer(self) -> None:
-        deadline = next_deadline(self.tree)
-        if deadline == self._deadline:
-            return
-        self._deadline = deadline
-        if self._timer_scope is not None:
-            self._timer_scope.cancel()
-            self._timer_scope = None
-        if deadline is not None and self._group is not None:
-            self._timer_scope = anyio.CancelScope()
-            self.spawn(partial(self._timer, self._timer_scope, deadline))
-
-    async def _timer(self, scope: anyio.CancelScope, deadline: int) -> None:
-        with scope:
-            await self.clock.sleep(max(deadline - self.now(), 0) / 1e6)
-            self._deadline = None
-            self._timer_scope = None
-            try:
-                await self.step(i.Tick())
-            except StoreError:
-                return
-
     # ------------------------------------------------------------ being driven
 
     async def until_holds(self, holds: Callable[[], bool], *, timeout: float | None = None) -> bool:
-        """Wait until something is so, the driver is stopped, or `timeout` seconds are over; say whether it is so."""
-        if holds() or self.broken is not None or self.fatal is not None or self._group is None:
-            return holds()
-        watch = _Watch(holds)
-        self._watches.append(watch)
+        """Wait until something is so, or cannot become so, or `timeout` seconds are over; say whether it is so.
+
+        It cannot when the driver is stopped, or nothing is being performed.
+        """
+        return await self._until(self._watches.add(holds, self._idle), timeout=timeout)
+
+    async def _until(self, watch: Watch, *, timeout: float | None = None) -> bool:
         scope = anyio.CancelScope()
 
         async def timer(seconds: float) -> None:
@@ -431,13 +398,23 @@ class Driver:
             watch.event.set()
 
         try:
-            if timeout is not None:
-                self.spawn(partial(timer, timeout))
-            await watch.event.wait()
+            # What an append under way has decided is not so before it is durable.
+            if self._pumping or not (watch.look() or watch.over() or self._stopped()):
+                if timeout is not None:
+                    self.spawn(partial(timer, timeout))
+                await watch.event.wait()
         finally:
             self._watches.remove(watch)
             scope.cancel()
-        return holds()
+        return watch.look()
+
+    def _idle(self) -> bool:
+        return not self.working
+
+    @property
+    def working(self) -> bool:
+        """Whether something is being decided or performed here; what else the journal shows under way is not."""
+        return self._group is not None and (self._at_work > 0 or self._pumping or bool(self._queue))
 
     def tells(self) -> bool:
         """Whether `on_pending` is still to be told of something."""
@@ -448,6 +425,9 @@ class Driver:
     def quiet(self) -> bool:
         """Whether nothing runs, waits for a slot, or has to be told."""
         return self.tree.root.live == 0 and not self.tells()
+
+    def _may_release(self) -> bool:
+        return self._verbs == 0 and self.quiet()
 
     def cut(self) -> bool:
         """Whether the journal holds work under way that this driver is not performing."""
@@ -460,7 +440,7 @@ class Driver:
         )
 
     async def drive(
-        self, work: Callable[[], Awaitable[_Slot | None]], holds: Callable[[], bool], *, force: bool = False
+        self, work: Callable[[], Awaitable[Slot | None]], holds: Callable[[], bool], *, force: bool = False
     ) -> None:
         """Take the run, do `work` and perform what follows until `holds`, in the caller's own task as far as it goes.
 
@@ -472,11 +452,13 @@ class Driver:
         if self._group is not None:
             self._guests += 1
             try:
-                await self.acquire(force=force)
-                slot = await work()
+                slot = await self.decided(work, force=force)
+                if self.tenure.held and self._may_release():
+                    await self.release()
+                watch = self._watches.add(holds, self._idle)
                 if slot is not None and slot.take is not None:
                     self.spawn(partial(self._chain, slot.take))
-                await self.until_holds(holds)
+                await self._until(watch)
             finally:
                 self._guests -= 1
                 self._look()
@@ -487,12 +469,17 @@ class Driver:
             self._group = group
             try:
                 self._begin(group)
-                await self.acquire(force=force)
-                slot = await work()
-                if slot is not None and slot.take is not None:
-                    await self._chain(slot.take)
-                await self.until_holds(holds)
-                await self.until_holds(lambda: self._guests == 0)
+                slot = await self.decided(work, force=force)
+                watch = self._watches.add(holds, self._idle)
+                try:
+                    if slot is not None and slot.take is not None:
+                        await self._chain(slot.take)
+                except BaseException:
+                    self._watches.remove(watch)
+                    raise
+                await self._until(watch)
+                # The tasks are this verb's, and work that was set going beside it is not cut off.
+                await self._until(self._watches.add(lambda: self._guests == 0 and self._at_work == 0))
             except anyio.get_cancelled_exc_class():
                 await self._close_off("the host was cancelled")
                 raise
@@ -500,22 +487,35 @@ class Driver:
                 error = raised
             finally:
                 await self._finish(group, error)
+        await self.tenure.let_go(self.tree.run_id)
         if error is not None:
             raise error
         self.raise_stopped()
 
+    async def decided(
+        self, work: Callable[[], Awaitable[Slot | None]], *, force: bool = False
+    ) -> Slot | None:
+        """Take the claim and do `work` under it, whatever else comes to rest meanwhile."""
+        self._verbs += 1
+        try:
+            await self.acquire(force=force)
+            return await work()
+        finally:
+            self._verbs -= 1
+
     def _begin(self, group: TaskGroup) -> None:
+        self._at_work = 0
         self.pause = pause_here()
         if not self.tenure.private:
             self.spawn(self._keep_claim)
-        if self.has_wall:
-            self._deadline = None
-            self._wind_timer()
+        self._alarm.forget()
 
     async def _finish(self, group: TaskGroup, error: BaseException | None) -> None:
         fatal = self.fatal or (error if isinstance(error, (KeyboardInterrupt, SystemExit)) else None)
         if fatal is not None:
             await self._close_off(type(fatal).__name__)
+        elif self._at_work and self.tree.root.live and self.broken is None:
+            await self._close_off("the verb it ran beside returned")
         elif self.tenure.held:
             with anyio.CancelScope(shield=True):
                 try:
@@ -531,15 +531,14 @@ class Driver:
         self._spawned = False
         self._group = None
         self._mine.clear()
-        self._deadline = None
-        self._timer_scope = None
+        self._alarm.forget()
         self._look(stopped=True)
 
     async def _close_off(self, why: str) -> None:
         """Write down that the work was cut off: the fact first, the scopes after it."""
         with anyio.CancelScope(shield=True), anyio.move_on_after(self.crew.shutdown + 5, shield=True):
             try:
-                if self.first is None and self.broken is None:
+                if self.tenure.held and self.broken is None:
                     await self.step(i.Cancel(why))
                 await self.release()
             except StoreError as error:
@@ -551,7 +550,7 @@ class Driver:
             fatal, self.fatal = self.fatal, None
             raise fatal
         if self.broken is not None:
-            raise _as_store_error(self.broken)
+            raise store_error(self.broken)
 
     async def enter(self) -> None:
         """Begin to work in the background, until `leave`."""
@@ -577,15 +576,9 @@ class Driver:
                         self.broken = self.broken or error
         finally:
             self._stand_down(group)
-            await group.__aexit__(*exc)
+            # A task group would wrap what the host raised; only its own cancellation has to go through it.
+            cancelled = isinstance(exc[1], anyio.get_cancelled_exc_class())
+            await group.__aexit__(*(exc if cancelled else (None, None, None)))
+        await self.tenure.let_go(self.tree.run_id)
         if exc[0] is None:
             self.raise_stopped()
-
-
-def _as_store_error(error: BaseException) -> Exception:
-    """Return what callers are told of a driver that has stopped."""
-    if isinstance(error, StoreError):
-        return error
-    stopped = StoreError(f"the run was given up: {type(error).__name__}: {error}; open it again to go on")
-    stopped.__cause__ = error
-    return stopped

@@ -82,7 +82,7 @@ def _request(driver: Driver, member: Member, node: Node, effect: CallModel, name
         settings=settings,
         output_schema=None,
         max_output_tokens=cap,
-        deadline=_deadline(driver, node) if driver.has_wall else None,
+        deadline=_deadline(driver, node) if driver.tree.has_wall else None,
     )
 
 
@@ -110,15 +110,14 @@ def _reply(member: Member, node: Node, effect: CallModel, response: ModelRespons
     usage = response.usage
     tokens = None
     if usage is not None:
+        sent, received, total = usage.input_tokens, usage.output_tokens, usage.total_tokens
         tokens = f.Tokens(
-            usage.input_tokens,
-            usage.output_tokens,
+            sent,
+            received,
             usage.cached_tokens,
             usage.reasoning_tokens,
-            usage.total_tokens,
+            0 if total == sent + received else total,
         )
-        if tokens.total == tokens.input + tokens.output:
-            tokens = tokens._replace(total=0)
     return i.ModelDone(
         effect.id,
         clean(message.text),

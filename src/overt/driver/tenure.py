@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -12,15 +13,27 @@ from overt.clock import Clock
 from overt.core.inputs import Open
 from overt.core.tree import Tree
 from overt.driver.loading import Log, fold
-from overt.errors import RunConflict
+from overt.errors import RunConflict, StoreError
 from overt.journal.owner import owner_here
 from overt.journal.record import Record
 from overt.journal.store import Owner, Store
 
-__all__ = ("Tenure",)
+__all__ = ("Tenure", "run_status")
 
+PAUSE = timedelta(seconds=1)
+"""A driver that heard from its store longer ago than this may have been stopped, and its run taken, meanwhile."""
 LOCAL = Owner(id="local")
 """Owner of runs in a store nobody else can reach."""
+
+
+def run_status(tree: Tree) -> str:
+    """Return the run's status for lists: that of the entry handle, `running` while something runs."""
+    entry = tree.entry
+    if tree.root.live and not (entry is not None and entry.wake is not None and entry.wake.cut):
+        return "running"
+    if entry is None or entry.wake is None:
+        return "idle"
+    return entry.wake.status or "pending"
 
 
 class Tenure:
@@ -34,7 +47,10 @@ class Tenure:
         self.seconds = seconds
         self.owner = LOCAL if private else None
         self.epoch: int | None = None
-        self.until = datetime(1970, 1, 1, tzinfo=UTC)
+        self._left: int | None = None
+        """Epoch under which this driver stopped, while the store may still hold the claim."""
+        self.until: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+        self.seen: datetime = self.until
         self._append_now: Callable[..., None] | None = getattr(
             store, "append_now", None
         )  # an ImmediateStore; isinstance would cost more than an append
@@ -63,12 +79,10 @@ class Tenure:
         """
         owner, now, until = self._terms()
         create = partial(self.store.create, first.run_id, records, agent=first.agent, owner=owner, now=now)
-        if self.immediate:
+        # A shield costs more than an immediate create, and protects nothing there.
+        with nullcontext() if self.immediate else anyio.CancelScope(shield=True):
             claim = await create(until=until)
-        else:
-            with anyio.CancelScope(shield=True):
-                claim = await create(until=until)
-        self.epoch, self.until = claim.epoch, claim.until
+            self.epoch, self.until, self.seen = claim.epoch, claim.until, now
 
     async def append(
         self, run_id: str, records: Sequence[Record], *, after: int, status: str, release: bool
@@ -85,6 +99,7 @@ class Tenure:
             self.append_now(run_id, records, after=after, status=status, release=release)
             return
         epoch = await self._retake(run_id, after) if self.epoch is None else self.epoch
+        asked = self._before()
         if records or release:
             with anyio.CancelScope(shield=True):
                 await self.store.append(
@@ -92,6 +107,8 @@ class Tenure:
                 )
         if release:
             self.epoch = None
+        else:
+            self.seen = asked
 
     async def _retake(self, run_id: str, after: int) -> int:
         owner, now, until = self._terms()
@@ -111,9 +128,16 @@ class Tenure:
         assert self._append_now is not None
         if self.epoch is None:
             raise RunConflict(f"run {run_id}: this driver holds no claim")
+        asked = self._before()
         self._append_now(run_id, records, after=after, epoch=self.epoch, status=status, release=release)
         if release:
             self.epoch = None
+        else:
+            self.seen = asked
+
+    def _before(self) -> datetime:
+        """The time before the store is asked: the process may be stopped while the store is at it."""
+        return self.seen if self.private else self.clock.now()
 
     async def take(self, tree: Tree, log: Log, *, force: bool) -> None:
         """Take the claim, and catch up with what another driver has done since.
@@ -124,7 +148,7 @@ class Tenure:
         owner, now, until = self._terms()
         with anyio.CancelScope(shield=True):
             claim = await self.store.claim(tree.run_id, owner=owner, now=now, until=until, force=force)
-            self.epoch, self.until = claim.epoch, claim.until
+            self.epoch, self.until, self.seen = claim.epoch, claim.until, now
             try:
                 info = await self.store.info(tree.run_id)
                 if info.position != tree.seq:
@@ -141,15 +165,28 @@ class Tenure:
             with anyio.CancelScope(shield=True):
                 await self.store.release(run_id, epoch=epoch)
 
-    async def check(self, run_id: str) -> None:
-        """Make sure a claim whose time is over is still ours, before something is entered that cannot be undone.
+    def stop(self) -> None:
+        """Use the claim no more; `let_go` gives it back."""
+        if self.epoch is not None:
+            self._left, self.epoch = self.epoch, None
 
-        A process that was stopped and goes on finds here that another driver has the run.
+    async def let_go(self, run_id: str) -> None:
+        """Give back the claim of a driver that has stopped, as far as the store allows: else it runs out."""
+        if self._left is not None:
+            epoch, self._left = self._left, None
+            with anyio.CancelScope(shield=True), suppress(StoreError):
+                await self.store.release(run_id, epoch=epoch)
+
+    async def check(self, run_id: str) -> None:
+        """Make sure that the claim is still ours, before something is entered that cannot be undone.
+
+        The store is asked only after a pause since it was last heard: a process that was stopped and goes on finds here
+        that another driver has the run.
 
         Raises:
             RunConflict: It has.
         """
-        if self.private or self.clock.now() < self.until:
+        if self.private or self.clock.now() < min(self.until, self.seen + PAUSE):
             return
         info = await self.store.info(run_id)
         if info.epoch != self.epoch:
@@ -165,6 +202,6 @@ class Tenure:
             RunConflict: Another driver has the run.
         """
         if self.epoch is not None:
-            _, _, until = self._terms()
+            _, now, until = self._terms()
             await self.store.renew(run_id, epoch=self.epoch, until=until)
-            self.until = until
+            self.until, self.seen = until, now

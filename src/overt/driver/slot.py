@@ -1,0 +1,36 @@
+"""An input on its way through the driver, and what its sender is told when the driver has stopped."""
+
+from __future__ import annotations
+
+import anyio
+
+from overt.core import facts as f
+from overt.core import inputs as i
+from overt.core.effects import Effect
+from overt.errors import StoreError
+
+__all__ = ("Slot", "store_error")
+
+
+class Slot:
+    """One input on its way."""
+
+    __slots__ = ("done", "error", "facts", "input", "take", "wants")
+
+    def __init__(self, inp: i.Input, *, wants: bool) -> None:
+        self.input = inp
+        self.wants = wants
+        """Whether the caller performs an effect that follows."""
+        self.take: Effect | None = None
+        self.error: Exception | None = None
+        self.facts: list[f.Fact] = []
+        self.done: anyio.Event | None = None
+
+
+def store_error(error: BaseException) -> Exception:
+    """Return what callers are told of a driver that has stopped."""
+    if isinstance(error, StoreError):
+        return error
+    stopped = StoreError(f"the run was given up: {type(error).__name__}: {error}; open it again to go on")
+    stopped.__cause__ = error
+    return stopped
