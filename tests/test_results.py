@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from typing import Any
 
 import anyio
@@ -23,7 +24,7 @@ from overt import (
 )
 from overt.errors import ModelError, RunStopped
 from overt.stores import MemoryStore
-from overt.testing import MockModel, VirtualClock, call, say
+from overt.testing import MockModel, Reply, VirtualClock, call, say
 
 Made = tuple[TaskResult[Any], Runtime[Any]]
 
@@ -282,7 +283,7 @@ async def test_numbers_never_go_down_in_the_life_of_a_handle() -> None:
                 result = await rt.extend(Budget(max_turns=6))
         assert result.status == status
         note(result, rt)
-    for before, after in zip(seen, seen[1:], strict=False):
+    for before, after in pairwise(seen):
         assert all(b <= a for b, a in zip(before, after, strict=True)), (before, after)
     # Two turns, a rewind that buys both again, a lost call, and three more turns; the child once.
     assert (result.turns, result.own_tokens, result.total_tokens) == (7, 700, 800)
@@ -291,7 +292,7 @@ async def test_numbers_never_go_down_in_the_life_of_a_handle() -> None:
 
 
 async def test_partial_is_the_last_text_of_this_wake() -> None:
-    script = [
+    script: list[list[Reply]] = [
         [[say("thinking"), call("work")], say("first answer")],
         [call("work"), ModelError("HTTP 503")],
         [[say("second thought"), call("work")], ModelError("HTTP 503")],

@@ -19,7 +19,7 @@ from overt.tool import Tool
 
 __all__ = ("budget_of", "caps_of", "crew_of", "declared", "plan_of")
 
-NO_SETTINGS = ModelSettings()
+NO_SETTINGS = ModelSettings.model_construct()  # built the ordinary way it would cost at import
 NO_CAPS = Caps()
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Generic, Self, cast
 
 import anyio
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 from typing_extensions import TypeVar, Unpack
 
 from overt._canonical import encode, jsonable
@@ -44,7 +44,7 @@ __all__ = ("Runtime",)
 OutputT = TypeVar("OutputT", default=str)
 DepsT = TypeVar("DepsT", default=None)
 T = TypeVar("T", default=str)
-MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
+MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message], config=ConfigDict(defer_build=True))
 
 
 class Runtime(Generic[OutputT]):
@@ -73,7 +73,7 @@ class Runtime(Generic[OutputT]):
         clock: Clock = options.get("clock") or SystemClock()
         policy = ResumePolicy(options.get("resume_policy", ResumePolicy.REWIND))
         self._agent = agent
-        plan, plan_text = plan_of(agent, options)
+        _, plan_text = plan_of(agent, options)
         history: Sequence[Message] = options.get("history", ())
         self._history = _history_text(history) if history else None
         first = None

@@ -8,6 +8,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from types import FrameType
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, cast, overload
 
@@ -36,8 +37,10 @@ R = TypeVar("R")
 ReturnT = TypeVar("ReturnT", covariant=True)
 
 
-ANSWER = Answer[Any]
-"""Kept, because pydantic makes a parametrised model anew whenever nobody holds the last one."""
+@cache
+def _answer_class() -> type[Answer[Any]]:
+    """Kept, because pydantic makes a parametrised model anew whenever nobody holds the last one; not at import."""
+    return Answer[Any]
 
 
 class ResultInvalid(TypeError):
@@ -281,7 +284,13 @@ def _typed(answer: Answer[JsonValue], answer_type: object) -> Answer[Any]:
             ) from error
         data = None
     return trusted(
-        ANSWER, id=answer.id, ok=answer.ok, data=data, reason=answer.reason, by=answer.by, at=answer.at
+        _answer_class(),
+        id=answer.id,
+        ok=answer.ok,
+        data=data,
+        reason=answer.reason,
+        by=answer.by,
+        at=answer.at,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from overt.core import facts as f
 from overt.core.apply_calls import HANDLERS as CALLS
@@ -22,7 +22,7 @@ from overt.message import Message
 
 __all__ = ("apply", "apply_all", "begin")
 
-MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
+MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message], config=ConfigDict(defer_build=True))
 
 
 def apply_all(tree: Tree, facts: Iterable[f.Fact], at: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, cast
 
 from overt._frozen import trusted
@@ -19,7 +20,10 @@ from overt.result import ErrorInfo, Limit, Replay, State, Status, TaskResult
 __all__ = ("answers_of", "handle_view", "open_requests", "request_view", "result_of", "usage_of")
 
 
-RESULT = TaskResult[Any]
+@cache
+def _result_class() -> type[TaskResult[Any]]:
+    """`TaskResult[Any]`, which pydantic makes when it is first asked for; not while this is imported."""
+    return TaskResult[Any]
 
 
 def usage_of(account: Account) -> Usage:
@@ -196,7 +200,7 @@ def result_of(tree: Tree, node: Node, *, live: bool) -> TaskResult[Any]:
         )
     final = text if text is not None else status_text(tree, node)
     return trusted(
-        RESULT,
+        _result_class(),
         text=final,
         partial="" if wake is None else wake.partial,
         status=Status(status),

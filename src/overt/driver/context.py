@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeGuard, TypeVar
 
 import anyio
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
@@ -62,16 +61,23 @@ async def run_user_code(
         return await InContext(fn(*args, **kwargs))
     value = await anyio.to_thread.run_sync(partial(fn, *args, **kwargs), abandon_on_cancel=True)
     # A plain callable may hand out a coroutine (a lambda, a partial of something unusual).
-    if asyncio.iscoroutine(value):
+    if _is_coroutine(value):
         return await InContext(value)
     return value
 
 
+def _is_coroutine(value: object) -> TypeGuard[Coroutine[Any, Any, Any]]:
+    return isinstance(value, Coroutine)
+
+
 def cancellations() -> int:
     """Return how often the current task has been asked to stop, where the backend counts that."""
+    # Nobody is in a task of asyncio who has not imported it; with trio it is left alone.
     if "asyncio" in sys.modules:
+        from asyncio import current_task
+
         try:
-            task = asyncio.current_task()
+            task = current_task()
         except RuntimeError:
             return 0
         if task is not None:
@@ -81,16 +87,16 @@ def cancellations() -> int:
 
 def pause_here() -> Callable[[], Awaitable[None]]:
     """Return the cheapest checkpoint of the running event loop."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return checkpoint
-    return _pause_asyncio
+    if "asyncio" in sys.modules:
+        from asyncio import get_running_loop, sleep
 
-
-async def _pause_asyncio() -> None:
-    # A cancelled scope cancels the task, so waiting once is enough; anyio's checkpoint costs three times as much.
-    await asyncio.sleep(0)
+        try:
+            get_running_loop()
+        except RuntimeError:
+            return checkpoint
+        # A cancelled scope cancels the task, so waiting once is enough; anyio's checkpoint costs three times as much.
+        return partial(sleep, 0)
+    return checkpoint
 
 
 async def is_cancelled(before: int) -> bool:

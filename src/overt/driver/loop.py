@@ -19,11 +19,11 @@ from anyio.lowlevel import checkpoint
 
 from overt.clock import Clock, SystemClock
 from overt.core import inputs as i
-from overt.core.budget import next_deadline
 from overt.core.decide import decide
 from overt.core.desk import Refused
 from overt.core.effects import AskHost, CallModel, CallTool, Effect, Notify
 from overt.core.tree import Tree
+from overt.driver.alarm import Alarm
 from overt.driver.context import cancellations, pause_here
 from overt.driver.crew import Crew
 from overt.driver.gate import Gate
@@ -60,14 +60,14 @@ class Driver:
     ) -> None:
         self.crew = crew
         self.clock = clock
-        self.tenure = Tenure(store, clock, seconds=crew.claim, private=private)
+        self.tenure: Tenure = Tenure(store, clock, seconds=crew.claim, private=private)
         self.tree = tree
         self.log = log
         self.first = first
         """What opens the run, until it is stored."""
         self.broken: BaseException | None = None
         self.fatal: BaseException | None = None
-        self.gate = Gate(crew.max_concurrent_turns)
+        self.gate: Gate = Gate(crew.max_concurrent_turns)
         self.drift: str | None = None
         """The plan this process was given, until it is known to be the recorded one."""
         self.pause: Callable[[], Awaitable[None]] = checkpoint
@@ -90,8 +90,7 @@ class Driver:
         """Verbs that count on the claim: they have taken it, and are not decided yet."""
         self._guests = 0
         """Verbs that wait while another one, or `async with`, owns the tasks."""
-        self._deadline: int | None = None
-        self._timer_scope: anyio.CancelScope | None = None
+        self._alarm = Alarm(self)
 
     # ------------------------------------------------------------ inputs
 
@@ -318,7 +317,7 @@ class Driver:
                 self.spawn(partial(self._chain, effect))
         self._next = tree.next_effect
         if tree.has_wall:
-            self._wind_timer()
+            self._alarm.wind(working=self._at_work > 0)
         if self._watches:
             self._look()
 
@@ -380,31 +379,6 @@ class Driver:
         if isinstance(effect, AskHost):
             return perform_host(self, effect, before)
         return perform_notify(self, effect, before)
-
-    # ------------------------------------------------------------ time
-
-    def _wind_timer(self) -> None:
-        # What nobody performs is over, whatever the journal shows as running: no budget of it runs out.
-        deadline = next_deadline(self.tree) if self._at_work else None
-        if deadline == self._deadline:
-            return
-        self._deadline = deadline
-        if self._timer_scope is not None:
-            self._timer_scope.cancel()
-            self._timer_scope = None
-        if deadline is not None and self._group is not None:
-            self._timer_scope = anyio.CancelScope()
-            self.spawn(partial(self._timer, self._timer_scope, deadline))
-
-    async def _timer(self, scope: anyio.CancelScope, deadline: int) -> None:
-        with scope:
-            await self.clock.sleep(max(deadline - self.now(), 0) / 1e6)
-            self._deadline = None
-            self._timer_scope = None
-            try:
-                await self.step(i.Tick())
-            except StoreError:
-                return
 
     # ------------------------------------------------------------ being driven
 
@@ -504,7 +478,8 @@ class Driver:
                     self._watches.remove(watch)
                     raise
                 await self._until(watch)
-                await self._until(self._watches.add(lambda: self._guests == 0))
+                # The tasks are this verb's, and work that was set going beside it is not cut off.
+                await self._until(self._watches.add(lambda: self._guests == 0 and self._at_work == 0))
             except anyio.get_cancelled_exc_class():
                 await self._close_off("the host was cancelled")
                 raise
@@ -529,11 +504,11 @@ class Driver:
             self._verbs -= 1
 
     def _begin(self, group: TaskGroup) -> None:
-        self.pause = pause_here()
         self._at_work = 0
+        self.pause = pause_here()
         if not self.tenure.private:
             self.spawn(self._keep_claim)
-        self._deadline = None
+        self._alarm.forget()
 
     async def _finish(self, group: TaskGroup, error: BaseException | None) -> None:
         fatal = self.fatal or (error if isinstance(error, (KeyboardInterrupt, SystemExit)) else None)
@@ -556,8 +531,7 @@ class Driver:
         self._spawned = False
         self._group = None
         self._mine.clear()
-        self._deadline = None
-        self._timer_scope = None
+        self._alarm.forget()
         self._look(stopped=True)
 
     async def _close_off(self, why: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -29,7 +29,7 @@ LOCAL = Owner(id="local")
 def run_status(tree: Tree) -> str:
     """Return the run's status for lists: that of the entry handle, `running` while something runs."""
     entry = tree.entry
-    if tree.root.live:
+    if tree.root.live and not (entry is not None and entry.wake is not None and entry.wake.cut):
         return "running"
     if entry is None or entry.wake is None:
         return "idle"
@@ -49,7 +49,8 @@ class Tenure:
         self.epoch: int | None = None
         self._left: int | None = None
         """Epoch under which this driver stopped, while the store may still hold the claim."""
-        self.until = self.seen = datetime(1970, 1, 1, tzinfo=UTC)
+        self.until: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+        self.seen: datetime = self.until
         self._append_now: Callable[..., None] | None = getattr(
             store, "append_now", None
         )  # an ImmediateStore; isinstance would cost more than an append
@@ -78,12 +79,10 @@ class Tenure:
         """
         owner, now, until = self._terms()
         create = partial(self.store.create, first.run_id, records, agent=first.agent, owner=owner, now=now)
-        if self.immediate:
+        # A shield costs more than an immediate create, and protects nothing there.
+        with nullcontext() if self.immediate else anyio.CancelScope(shield=True):
             claim = await create(until=until)
-        else:
-            with anyio.CancelScope(shield=True):
-                claim = await create(until=until)
-        self.epoch, self.until, self.seen = claim.epoch, claim.until, now
+            self.epoch, self.until, self.seen = claim.epoch, claim.until, now
 
     async def append(
         self, run_id: str, records: Sequence[Record], *, after: int, status: str, release: bool

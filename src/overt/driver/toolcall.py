@@ -71,7 +71,7 @@ class Entry:
         self.recorded: list[tuple[RequestState, Answer[object]]] = (
             answers_of(driver.tree, node, call.key) if self.memory.slots else []
         )
-        self.asked = 0
+        self.asked: int = 0
         self.left: tuple[f.Question, int] | None = None
         self.inside: set[str] = set()
 
