@@ -13,7 +13,7 @@ from overt.core import inputs as i
 from overt.core.budget import remaining
 from overt.errors import StoreError
 from overt.stores import MemoryStore
-from overt.testing import MockModel, Script, VirtualClock, call, say
+from overt.testing import MockModel, VirtualClock, call, say
 from overt.testing.crashing import Crashed, CrashingStore
 from tests.core.sim import Sim, plan, task
 from tests.core.sim import call as spec
@@ -97,7 +97,7 @@ async def test_the_cap_of_an_ancestor_counts_its_whole_subtree(where: str) -> No
     }
     child = Agent("child", does="x", budget=caps["child"])
     lead = Agent("lead", does="x", team=[child], budget=caps["lead"])
-    script: dict[str, Script] = {
+    script: dict[str, Any] = {
         "lead": [[call("task", agent="child", prompt="p")] * 2, "ok"],
         "child": [call("nope")] * 3,
     }

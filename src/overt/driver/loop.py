@@ -19,18 +19,18 @@ from anyio.lowlevel import checkpoint
 
 from overt.clock import Clock, SystemClock
 from overt.core import inputs as i
-from overt.core.budget import next_deadline
 from overt.core.decide import decide
 from overt.core.desk import Refused
 from overt.core.effects import AskHost, CallModel, CallTool, Effect
 from overt.core.tree import Tree
+from overt.driver.alarm import Alarm
 from overt.driver.context import cancellations, pause_here
 from overt.driver.crew import Crew
 from overt.driver.gate import Gate
-from overt.driver.loading import Log
+from overt.driver.loading import Log, refold
 from overt.driver.perform import perform_host, perform_model, perform_notify
-from overt.driver.slot import Slot
-from overt.driver.standing import as_store_error, has_cut, has_notices
+from overt.driver.slot import Slot, store_error
+from overt.driver.standing import has_cut, has_notices
 from overt.driver.tenure import Tenure, run_status
 from overt.driver.toolcall import perform_tool
 from overt.driver.watches import Watch, Watches
@@ -90,8 +90,7 @@ class Driver:
         """Verbs that count on the claim: they have taken it, and are not decided yet."""
         self._guests = 0
         """Verbs that wait while another one, or `async with`, owns the tasks."""
-        self._deadline: int | None = None
-        self._timer_scope: anyio.CancelScope | None = None
+        self._alarm = Alarm(self)
 
     # ------------------------------------------------------------ inputs
 
@@ -149,10 +148,10 @@ class Driver:
     def _step_now(self, inp: i.Input, *, wants: bool) -> Slot:
         """Work off one input where an append never waits: nothing can come between."""
         if self.broken is not None:
-            raise as_store_error(self.broken)
+            raise store_error(self.broken)
         slot = Slot(inp, wants=wants)
         tree = self.tree
-        after = tree.seq
+        after, durable = tree.seq, len(self.log)
         try:
             facts = slot.facts = decide(tree, inp, self.now())
             if facts:
@@ -168,7 +167,8 @@ class Driver:
             raise
         except BaseException as error:
             self._break(error)
-            raise as_store_error(error) from error
+            self.tree = refold(self.log, durable)
+            raise store_error(error) from error
         if facts:
             self._dispatch((slot,))
         return slot
@@ -181,7 +181,7 @@ class Driver:
         slots: list[Slot] = []
         records: list[Record] = []
         now = self.now()
-        after = self.tree.seq
+        after, durable = self.tree.seq, len(self.log)
         try:
             while self._queue:
                 slot = self._queue.popleft()
@@ -200,8 +200,9 @@ class Driver:
                 await self._append(records, after)
         except BaseException as error:
             self._break(error)
+            self.tree = refold(self.log, durable)
             for slot in slots:
-                slot.error = slot.error or as_store_error(error)
+                slot.error = slot.error or store_error(error)
                 if slot.done is not None:
                     slot.done.set()
             self._refuse_all()
@@ -217,7 +218,7 @@ class Driver:
     def _refuse_all(self) -> None:
         while self._queue:
             slot = self._queue.popleft()
-            slot.error = as_store_error(self.broken or StoreError("the driver has stopped"))
+            slot.error = store_error(self.broken or StoreError("the driver has stopped"))
             if slot.done is not None:
                 slot.done.set()
 
@@ -253,7 +254,7 @@ class Driver:
             RunConflict: Another driver has it.
         """
         if self.broken is not None:
-            raise as_store_error(self.broken)
+            raise store_error(self.broken)
         async with self._claim:
             if self.first is not None or self.tenure.held:
                 return
@@ -316,7 +317,7 @@ class Driver:
                 self.spawn(partial(self._chain, effect))
         self._next = tree.next_effect
         if tree.has_wall:
-            self._wind_timer()
+            self._alarm.wind(working=self._at_work > 0)
         if self._watches:
             self._look()
 
@@ -378,31 +379,6 @@ class Driver:
         if isinstance(effect, AskHost):
             return perform_host(self, effect, before)
         return perform_notify(self, effect, before)
-
-    # ------------------------------------------------------------ time
-
-    def _wind_timer(self) -> None:
-        # What nobody performs is over, whatever the journal shows as running: no budget of it runs out.
-        deadline = next_deadline(self.tree) if self._at_work else None
-        if deadline == self._deadline:
-            return
-        self._deadline = deadline
-        if self._timer_scope is not None:
-            self._timer_scope.cancel()
-            self._timer_scope = None
-        if deadline is not None and self._group is not None:
-            self._timer_scope = anyio.CancelScope()
-            self.spawn(partial(self._timer, self._timer_scope, deadline))
-
-    async def _timer(self, scope: anyio.CancelScope, deadline: int) -> None:
-        with scope:
-            await self.clock.sleep(max(deadline - self.now(), 0) / 1e6)
-            self._deadline = None
-            self._timer_scope = None
-            try:
-                await self.step(i.Tick())
-            except StoreError:
-                return
 
     # ------------------------------------------------------------ being driven
 
@@ -494,7 +470,8 @@ class Driver:
                     self._watches.remove(watch)
                     raise
                 await self._until(watch)
-                await self._until(self._watches.add(lambda: self._guests == 0))
+                # The tasks are this verb's, and work that was set going beside it is not cut off.
+                await self._until(self._watches.add(lambda: self._guests == 0 and self._at_work == 0))
             except anyio.get_cancelled_exc_class():
                 await self._close_off("the host was cancelled")
                 raise
@@ -519,11 +496,11 @@ class Driver:
             self._verbs -= 1
 
     def _begin(self, group: TaskGroup) -> None:
-        self.pause = pause_here()
         self._at_work = 0
+        self.pause = pause_here()
         if not self.tenure.private:
             self.spawn(self._keep_claim)
-        self._deadline = None
+        self._alarm.forget()
 
     async def _finish(self, group: TaskGroup, error: BaseException | None) -> None:
         fatal = self.fatal or (error if isinstance(error, (KeyboardInterrupt, SystemExit)) else None)
@@ -546,8 +523,7 @@ class Driver:
         self._spawned = False
         self._group = None
         self._mine.clear()
-        self._deadline = None
-        self._timer_scope = None
+        self._alarm.forget()
         self._look(stopped=True)
 
     async def _close_off(self, why: str) -> None:
@@ -566,7 +542,7 @@ class Driver:
             fatal, self.fatal = self.fatal, None
             raise fatal
         if self.broken is not None:
-            raise as_store_error(self.broken)
+            raise store_error(self.broken)
 
     async def enter(self) -> None:
         """Begin to work in the background, until `leave`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 
 from overt._canonical import encode, jsonable
-from overt._text import clean
+from overt._text import clean, told
 from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.budget import wall_spent
@@ -50,15 +51,15 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
         raise
     except ModelError as error:
         spec = f.ErrorSpec(
-            error.type, _short(str(error)), "model", error.retryable, error.status_code, error.detail
+            error.type, _short(told(error)), "model", error.retryable, error.status_code, error.detail
         )
         return i.ModelLost(effect.id, spec)
     except Exception as error:  # noqa: BLE001  # whatever a model raises is a failed call
-        return i.ModelLost(effect.id, f.ErrorSpec(type(error).__name__, _short(str(error)), "model"))
+        return i.ModelLost(effect.id, f.ErrorSpec(type(error).__name__, _short(told(error)), "model"))
     except BaseException as error:
         if await is_cancelled(before):
             raise
-        return i.ModelLost(effect.id, f.ErrorSpec(type(error).__name__, _short(str(error)), "model"))
+        return i.ModelLost(effect.id, f.ErrorSpec(type(error).__name__, _short(told(error)), "model"))
 
 
 def _short(text: str) -> str:
@@ -100,6 +101,8 @@ def _reply(member: Member, node: Node, effect: CallModel, response: ModelRespons
     if not isinstance(response, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance]  # a host's own model
         raise TypeError(f"the model returned {type(response).__name__}, not a ModelResponse")
     message = response.message
+    if not isinstance(message.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
+        raise TypeError(f"the model returned a text of type {type(message.text).__name__}")
     calls: tuple[f.CallSpec, ...] = ()
     if message.tool_calls:
         task = offers_task(node)
@@ -111,6 +114,9 @@ def _reply(member: Member, node: Node, effect: CallModel, response: ModelRespons
     tokens = None
     if usage is not None:
         sent, received, total = usage.input_tokens, usage.output_tokens, usage.total_tokens
+        for count in (sent, received, total, usage.cached_tokens, usage.reasoning_tokens):
+            if type(count) is not int or count < 0:
+                raise TypeError(f"the model reported {count!r:.40} tokens")
         tokens = f.Tokens(
             sent,
             received,
@@ -124,8 +130,8 @@ def _reply(member: Member, node: Node, effect: CallModel, response: ModelRespons
         calls,
         tokens,
         None,
-        response.finish_reason,
-        response.model,
+        clean(response.finish_reason),
+        clean(response.model),
         None if message.reasoning is None else clean(message.reasoning),
         None if message.opaque is None else encode(jsonable(message.opaque)),
     )
@@ -135,6 +141,8 @@ def _call(member: Member, call: ToolCall, invalid: str | None, task: bool) -> f.
     name = clean(call.name)
     if invalid is not None:
         return f.CallSpec(name, "{}", None, _invalid(member, name, invalid))
+    if not isinstance(call.arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
+        return f.CallSpec(name, "{}", None, "invalid arguments: not a JSON object")
     tool = member.tools.get(name)
     if tool is None and name == "task" and task:
         tool = member.task
@@ -147,7 +155,7 @@ def _call(member: Member, call: ToolCall, invalid: str | None, task: bool) -> f.
     try:
         args = tool.canonical(call.arguments)
     except (ValueError, TypeError) as error:
-        return f.CallSpec(name, raw, None, f"invalid arguments: {clean(str(error))}")
+        return f.CallSpec(name, raw, None, f"invalid arguments: {told(error)}")
     return f.CallSpec(name, raw, None if args == raw else args)
 
 
@@ -167,7 +175,7 @@ def _invalid(member: Member, name: str, text: str) -> str:
         try:
             tool.canonical(text)
         except (ValueError, TypeError) as error:
-            return f"invalid arguments: {clean(str(error))}"
+            return f"invalid arguments: {told(error)}"
     return "invalid arguments: not a JSON object"
 
 
@@ -235,7 +243,7 @@ async def perform_host(driver: Driver, effect: AskHost, before: int) -> i.Input:
     except (KeyboardInterrupt, SystemExit):
         raise
     except Exception as error:  # noqa: BLE001  # an interpreter that raises parks the run
-        return i.HostDone(effect.id, None, _short(f"{type(error).__name__}: {error}"))
+        return i.HostDone(effect.id, None, _short(f"{type(error).__name__}: {told(error)}"))
     except BaseException as error:
         if isinstance(error, anyio.get_cancelled_exc_class()) and await is_cancelled(before):
             raise
@@ -253,7 +261,7 @@ async def perform_notify(driver: Driver, effect: Notify, before: int) -> i.Input
     except (KeyboardInterrupt, SystemExit):
         raise
     except Exception as error:  # noqa: BLE001  # the host's own failure; the request stays open
-        return i.NotifyDone(effect.id, _short(f"{type(error).__name__}: {error}"))
+        return i.NotifyDone(effect.id, _short(f"{type(error).__name__}: {told(error)}"))
     except BaseException as error:
         if isinstance(error, anyio.get_cancelled_exc_class()) and await is_cancelled(before):
             raise

@@ -1,4 +1,4 @@
-"""An input on its way through the driver."""
+"""An input on its way through the driver, and what its sender is told when the driver has stopped."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import anyio
 from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.effects import Effect
+from overt.errors import StoreError
 
-__all__ = ("Slot",)
+__all__ = ("Slot", "store_error")
 
 
 class Slot:
@@ -24,3 +25,12 @@ class Slot:
         self.error: Exception | None = None
         self.facts: list[f.Fact] = []
         self.done: anyio.Event | None = None
+
+
+def store_error(error: BaseException) -> Exception:
+    """Return what callers are told of a driver that has stopped."""
+    if isinstance(error, StoreError):
+        return error
+    stopped = StoreError(f"the run was given up: {type(error).__name__}: {error}; open it again to go on")
+    stopped.__cause__ = error
+    return stopped

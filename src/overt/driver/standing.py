@@ -1,4 +1,4 @@
-"""How a run stands for its driver: what is still to be told, what was cut off, and what callers hear of a stop."""
+"""How a run stands for its driver: what is still to be told, and what was cut off."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Set as AbstractSet
 
 from overt.core.effects import Notify
 from overt.core.tree import Tree
-from overt.errors import StoreError
 from overt.result import State
 
-__all__ = ("as_store_error", "has_cut", "has_notices")
+__all__ = ("has_cut", "has_notices")
 
 
 def has_notices(tree: Tree) -> bool:
@@ -30,12 +29,3 @@ def has_cut(tree: Tree, *, mine: AbstractSet[int], before: int) -> bool:
     return any(not isinstance(e, Notify) and e.id < before for e in tree.open.values()) or any(
         n.wake is not None and n.wake.cut and n.state is not State.CLOSED for n in tree.nodes.values()
     )
-
-
-def as_store_error(error: BaseException) -> Exception:
-    """Return what callers are told of a driver that has stopped."""
-    if isinstance(error, StoreError):
-        return error
-    stopped = StoreError(f"the run was given up: {type(error).__name__}: {error}; open it again to go on")
-    stopped.__cause__ = error
-    return stopped

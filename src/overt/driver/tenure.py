@@ -29,7 +29,7 @@ LOCAL = Owner(id="local")
 def run_status(tree: Tree) -> str:
     """Return the run's status for lists: that of the entry handle, `running` while something runs."""
     entry = tree.entry
-    if tree.root.live:
+    if tree.root.live and not (entry is not None and entry.wake is not None and entry.wake.cut):
         return "running"
     if entry is None or entry.wake is None:
         return "idle"

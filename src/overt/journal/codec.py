@@ -7,6 +7,7 @@ their default are left out, and so is `handle` where it is the one of the fact b
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -23,6 +24,7 @@ SCHEMA = 1
 
 _KIND = {cls: kind for kind, cls in f.FACTS.items()}
 _MISSING = object()
+_strict = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def _shape(cls: type[Any]) -> tuple[tuple[int, str, object], ...]:
@@ -67,7 +69,11 @@ def encode(at: int, facts: Sequence[f.Fact]) -> str:
         elif here is not None:
             handle = here
         rows.append(row)
-    return to_json({"v": SCHEMA, "at": at, "facts": rows}).decode()
+    text = to_json({"v": SCHEMA, "at": at, "facts": rows}).decode()
+    if "NaN" in text or "Infinity" in text:
+        # Either a text says so, or a number is none; the strict encoder refuses the number.
+        return _strict({"v": SCHEMA, "at": at, "facts": rows})
+    return text
 
 
 def _calls(rows: list[dict[str, Any]]) -> tuple[f.CallSpec, ...]:
