@@ -61,7 +61,7 @@ class Driver:
         self.crew = crew
         self.clock = clock
         self.tenure: Tenure = Tenure(store, clock, seconds=crew.claim, private=private)
-        self.tree = tree
+        self.tree: Tree = tree
         self.log = log
         self.first = first
         """What opens the run, until it is stored."""

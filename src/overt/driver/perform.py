@@ -141,7 +141,8 @@ def _call(member: Member, call: ToolCall, invalid: str | None, task: bool) -> f.
     name = clean(call.name)
     if invalid is not None:
         return f.CallSpec(name, "{}", None, _invalid(member, name, invalid))
-    if not isinstance(call.arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
+    arguments: object = call.arguments
+    if not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
         return f.CallSpec(name, "{}", None, "invalid arguments: not a JSON object")
     tool = member.tools.get(name)
     if tool is None and name == "task" and task:
