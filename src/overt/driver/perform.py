@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 from pydantic import JsonValue
@@ -141,7 +141,7 @@ def _call(member: Member, call: ToolCall, invalid: str | None, task: bool) -> f.
     name = clean(call.name)
     if invalid is not None:
         return f.CallSpec(name, "{}", None, _invalid(member, name, invalid))
-    if not isinstance(call.arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
+    if not isinstance(cast("object", call.arguments), Mapping):
         return f.CallSpec(name, "{}", None, "invalid arguments: not a JSON object")
     tool = member.tools.get(name)
     if tool is None and name == "task" and task:
