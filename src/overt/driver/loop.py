@@ -21,7 +21,7 @@ from overt.clock import Clock, SystemClock
 from overt.core import inputs as i
 from overt.core.decide import decide
 from overt.core.desk import Refused
-from overt.core.effects import AskHost, CallModel, CallTool, Effect, Notify
+from overt.core.effects import AskHost, CallModel, CallTool, Effect
 from overt.core.tree import Tree
 from overt.driver.alarm import Alarm
 from overt.driver.context import cancellations, pause_here
@@ -29,7 +29,9 @@ from overt.driver.crew import Crew
 from overt.driver.gate import Gate
 from overt.driver.loading import Log, refold
 from overt.driver.perform import perform_host, perform_model, perform_notify
+from overt.driver.shown import Shown
 from overt.driver.slot import Slot, store_error
+from overt.driver.standing import has_cut, has_notices
 from overt.driver.tenure import Tenure, run_status
 from overt.driver.toolcall import perform_tool
 from overt.driver.watches import Watch, Watches
@@ -37,7 +39,6 @@ from overt.errors import StoreError, UsageError
 from overt.journal.codec import record
 from overt.journal.record import Record
 from overt.journal.store import Store
-from overt.result import State
 
 __all__ = ("Driver",)
 
@@ -68,6 +69,8 @@ class Driver:
         self.broken: BaseException | None = None
         self.fatal: BaseException | None = None
         self.gate: Gate = Gate(crew.max_concurrent_turns)
+        self.shown: dict[str, Shown] = {}
+        """What the model of each handle has been shown."""
         self.drift: str | None = None
         """The plan this process was given, until it is known to be the recorded one."""
         self.pause: Callable[[], Awaitable[None]] = checkpoint
@@ -418,9 +421,7 @@ class Driver:
 
     def tells(self) -> bool:
         """Whether `on_pending` is still to be told of something."""
-        return self.crew.on_pending is not None and any(
-            isinstance(e, Notify) for e in self.tree.open.values()
-        )
+        return self.crew.on_pending is not None and has_notices(self.tree)
 
     def quiet(self) -> bool:
         """Whether nothing runs, waits for a slot, or has to be told."""
@@ -431,13 +432,7 @@ class Driver:
 
     def cut(self) -> bool:
         """Whether the journal holds work under way that this driver is not performing."""
-        if not self._mine.isdisjoint(self.tree.open):
-            return False
-        # An effect past `_next` is decided and waits for its append.
-        return any(not isinstance(e, Notify) and e.id < self._next for e in self.tree.open.values()) or any(
-            n.wake is not None and n.wake.cut and n.state is not State.CLOSED
-            for n in self.tree.nodes.values()
-        )
+        return has_cut(self.tree, mine=self._mine, before=self._next)
 
     async def drive(
         self, work: Callable[[], Awaitable[Slot | None]], holds: Callable[[], bool], *, force: bool = False

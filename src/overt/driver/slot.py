@@ -18,8 +18,8 @@ class Slot:
     __slots__ = ("done", "error", "facts", "input", "take", "wants")
 
     def __init__(self, inp: i.Input, *, wants: bool) -> None:
-        self.input = inp
-        self.wants = wants
+        self.input: i.Input = inp
+        self.wants: bool = wants
         """Whether the caller performs an effect that follows."""
         self.take: Effect | None = None
         self.error: Exception | None = None

@@ -44,16 +44,17 @@ def plain_fields(value: tuple[Any, ...]) -> dict[str, Any]:
     for at, name, default in _SHAPES[type(value)]:
         item = value[at]
         if item is not default and item != default:
-            made[name] = _plain(item) if isinstance(item, tuple) else item
+            made[name] = _plain(item)
     return made
 
 
-def _plain(value: tuple[Any, ...]) -> Any:
+def _plain(value: Any) -> Any:
+    if not isinstance(value, tuple):
+        return value
+    items = cast("tuple[object, ...]", value)
     if isinstance(value, f.Tokens):
-        return list(value) if value.total or value.cached or value.reasoning else list(value[:2])
-    if type(value) in _SHAPES:
-        return plain_fields(value)
-    return [_plain(item) if isinstance(item, tuple) else item for item in value]
+        return list(items) if value.total or value.cached or value.reasoning else list(items[:2])
+    return plain_fields(items) if type(items) in _SHAPES else [_plain(item) for item in items]
 
 
 def encode(at: int, facts: Sequence[f.Fact]) -> str:
