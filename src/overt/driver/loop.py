@@ -29,6 +29,7 @@ from overt.driver.crew import Crew
 from overt.driver.gate import Gate
 from overt.driver.loading import Log, refold
 from overt.driver.perform import perform_host, perform_model, perform_notify
+from overt.driver.shown import Shown
 from overt.driver.slot import Slot, store_error
 from overt.driver.standing import has_cut, has_notices
 from overt.driver.tenure import Tenure, run_status
@@ -68,6 +69,8 @@ class Driver:
         self.broken: BaseException | None = None
         self.fatal: BaseException | None = None
         self.gate: Gate = Gate(crew.max_concurrent_turns)
+        self.shown: dict[str, Shown] = {}
+        """What the model of each handle has been shown."""
         self.drift: str | None = None
         """The plan this process was given, until it is known to be the recorded one."""
         self.pause: Callable[[], Awaitable[None]] = checkpoint

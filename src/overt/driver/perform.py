@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 from pydantic import JsonValue
@@ -22,6 +22,7 @@ from overt.core.tree import Node
 from overt.core.views import request_view
 from overt.driver.answers import check_data
 from overt.driver.context import is_cancelled
+from overt.driver.shown import Shown
 from overt.errors import InvalidAnswer, ModelError
 from overt.message import Message, ModelRequest, ModelResponse, ToolCall
 from overt.request import Answer, Request
@@ -69,7 +70,12 @@ def _short(text: str) -> str:
 
 def _request(driver: Driver, member: Member, node: Node, effect: CallModel, name: str) -> ModelRequest:
     system = member.system()
-    messages: tuple[Message, ...] = (*node.messages,) if system is None else (system, *node.messages)
+    shown = driver.shown.get(node.id)
+    if shown is None:
+        shown = driver.shown[node.id] = Shown()
+    messages: tuple[Message, ...] = shown.of(node)
+    if system is not None:
+        messages = (system, *messages)
     settings = member.settings
     cap = settings.max_output_tokens
     if effect.left is not None:
@@ -141,8 +147,7 @@ def _call(member: Member, call: ToolCall, invalid: str | None, task: bool) -> f.
     name = clean(call.name)
     if invalid is not None:
         return f.CallSpec(name, "{}", None, _invalid(member, name, invalid))
-    arguments: object = call.arguments
-    if not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
+    if not isinstance(cast("object", call.arguments), Mapping):
         return f.CallSpec(name, "{}", None, "invalid arguments: not a JSON object")
     tool = member.tools.get(name)
     if tool is None and name == "task" and task:

@@ -115,7 +115,7 @@ class Tenure:
         epoch = 0  # the scope swallows nothing, which type checkers cannot see
         with anyio.CancelScope(shield=True):
             claim = await self.store.claim(run_id, owner=owner, now=now, until=until, force=False)
-            self.epoch, self.until = claim.epoch, claim.until
+            self.epoch, self.until, self.seen = claim.epoch, claim.until, now
             epoch = claim.epoch
             info = await self.store.info(run_id)
             if info.position != after:
