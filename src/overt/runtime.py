@@ -234,13 +234,14 @@ class Runtime(Generic[OutputT]):
         self._entry()
 
         async def work() -> Any:
-            specs = [await checked(driver, a) for a in answers]
+            with driver.preparing():
+                specs = [await checked(driver, a) for a in answers]
             steps: list[i.Input] = [i.Expire(drive=False), i.Deliver(tuple(specs), policy and policy.value)]
             if driver.cut():
                 steps.insert(0, i.Recover(None, failed=False, verb="resume"))
             return await driver.step(*steps, wants=True)
 
-        await driver.drive(work, self._settled(self._entry().id))
+        await driver.drive(work, self._through())
         return self.result()
 
     def resume_sync(
@@ -280,7 +281,7 @@ class Runtime(Generic[OutputT]):
             UsageError: This runtime is at work on it, or the run was never started.
         """
         driver = self._driver
-        entry = self._entry()
+        self._entry()
         if driver.live and driver.tree.root.live:
             raise UsageError(f"run {self.id} is at work in this runtime; there is nothing to recover")
 
@@ -291,7 +292,7 @@ class Runtime(Generic[OutputT]):
             steps = (i.Expire(drive=False), i.Recover(policy and policy.value))
             return await driver.step(*steps, wants=True)
 
-        await driver.drive(work, self._settled(entry.id), force=force)
+        await driver.drive(work, self._through(), force=force)
         return self.result()
 
     async def extend(self, budget: Budget, *, handle: Handle | str | None = None) -> TaskResult[OutputT]:
@@ -309,13 +310,13 @@ class Runtime(Generic[OutputT]):
             RunConflict: Another driver has the run.
         """
         driver = self._driver
-        entry = self._entry()
+        self._entry()
         target = None if handle is None else self._node(handle).id
 
         async def work() -> Any:
             return await driver.step(i.Extend(caps_of(budget), target), wants=True)
 
-        await driver.drive(work, self._settled(entry.id))
+        await driver.drive(work, self._through())
         return self.result()
 
     # ------------------------------------------------------------ verbs
@@ -552,6 +553,10 @@ class Runtime(Generic[OutputT]):
 
     def _result(self, node: Node) -> TaskResult[Any]:
         return result_of(self._driver.tree, node, live=self._driver.live)
+
+    def _through(self) -> Callable[[], bool]:
+        """Whether what a resume set going is through: all of it, or beside other work what the entry waits for."""
+        return self._settled(self._entry().id) if self._driver.live else self._driver.quiet
 
     def _settled(self, handle: str) -> Callable[[], bool]:
         """Whether a handle neither runs nor waits for a slot, and `on_pending` has been told."""

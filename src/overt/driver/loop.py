@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -17,63 +18,29 @@ import anyio
 from anyio.abc import TaskGroup
 
 from overt.clock import Clock, SystemClock
-from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.budget import next_deadline
 from overt.core.decide import decide
 from overt.core.desk import Refused
-from overt.core.effects import AskHost, CallModel, CallTool, Effect, Notify
+from overt.core.effects import Effect, Notify
 from overt.core.tree import Tree
+from overt.driver.context import cancellations, current_host, stop_if_cancelled
 from overt.driver.crew import Crew
 from overt.driver.gate import Gate
 from overt.driver.loading import Log
-from overt.driver.perform import perform_host, perform_model, perform_notify
+from overt.driver.perform import perform
+from overt.driver.slot import Slot, Watch, as_store_error, cut_off, run_status
 from overt.driver.tenure import Tenure
-from overt.driver.toolcall import perform_tool
 from overt.errors import StoreError, UsageError
 from overt.journal.codec import record
 from overt.journal.record import Record
 from overt.journal.store import Store
-from overt.result import State
 
-__all__ = ("Driver", "run_status")
+__all__ = ("Driver",)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class _Slot:
-    """One input on its way."""
-
-    __slots__ = ("done", "error", "facts", "input", "take", "wants")
-
-    def __init__(self, inp: i.Input, *, wants: bool) -> None:
-        self.input = inp
-        self.wants = wants
-        """Whether the caller performs an effect that follows."""
-        self.take: Effect | None = None
-        self.error: Exception | None = None
-        self.facts: list[f.Fact] = []
-        self.done: anyio.Event | None = None
-
-
-class _Watch:
-    """Somebody who waits until something is so."""
-
-    __slots__ = ("event", "holds")
-
-    def __init__(self, holds: Callable[[], bool]) -> None:
-        self.holds = holds
-        self.event = anyio.Event()
-
-
-def run_status(tree: Tree) -> str:
-    """Return the run's status for lists: that of the entry handle, `running` while something runs."""
-    entry = tree.entry
-    if tree.root.live:
-        return "running"
-    if entry is None or entry.wake is None:
-        return "idle"
-    return entry.wake.status or "pending"
+PATIENCE = 5.0
+"""Seconds, beside `shutdown`, the store has to take what closes the journal off."""
 
 
 class Driver:
@@ -104,11 +71,15 @@ class Driver:
         self.drift: str | None = None
         """The plan this process was given, until it is known to be the recorded one."""
         self._group: TaskGroup | None = None
-        self._queue: deque[_Slot] = deque()
+        self._queue: deque[Slot] = deque()
         self._pumping = False
-        self._next = self.tree.next_effect
         self._scopes: dict[int, anyio.CancelScope] = {}
-        self._watches: list[_Watch] = []
+        self._watches: list[Watch] = []
+        self.host: object = None
+        """The asyncio task that performs effects although it is not the driver's own."""
+        self._claiming = Gate(1)
+        self._preparing = 0
+        """Verbs that look at the run before they hand in what they want: the claim is not to go meanwhile."""
         self._guests = 0
         """Verbs that wait while another one, or `async with`, owns the tasks."""
         self._deadline: int | None = None
@@ -127,7 +98,7 @@ class Driver:
             return time.time_ns() // 1000
         return (self.clock.now() - EPOCH) // timedelta(microseconds=1)
 
-    async def step(self, *inputs: i.Input, wants: bool = False) -> _Slot:
+    async def step(self, *inputs: i.Input, wants: bool = False) -> Slot:
         """Work off inputs; when this returns, what they led to is durable.
 
         Inputs that arrive while an append is under way share the next one. Several inputs given at once share one
@@ -144,37 +115,52 @@ class Driver:
         """
         if len(inputs) == 1 and not self._pumping and self.tenure.immediate and self.first is None:
             return self._step_now(inputs[0], wants=wants)
-        slots = [_Slot(inp, wants=False) for inp in inputs]
-        last = slots[-1]
-        last.wants = wants
+        last = Slot(inputs[-1], wants=wants)
+        slots = [*(Slot(inp, wants=False, owner=last) for inp in inputs[:-1]), last]
         if self.first is not None and not self.tree.run_id and not self._queue:
-            self._queue.append(_Slot(self.first, wants=False))
+            self._queue.append(Slot(self.first, wants=False))
         self._queue.extend(slots)
-        if self._pumping:
-            last.done = anyio.Event()
-            with anyio.CancelScope(shield=True):
-                await last.done.wait()
+        if not self._pumping and (self._group is None or self.tenure.immediate):
+            await self._work_off()
         else:
-            self._pumping = True
+            last.done = anyio.Event()
+            if not self._pumping:
+                # Not in the caller's task: it would keep at it while others hand in more, and asyncio could cancel it
+                # in the middle of an append.
+                self._pumping = True
+                self.spawn(self._work_off)
             try:
-                while self._queue:
-                    await self._pump()
-            finally:
-                self._pumping = False
+                await last.done.wait()
+            except BaseException:
+                # What was handed in stands; the caller performs nothing of it.
+                last.wants = False
+                if last.take is not None:
+                    self._set_going(last.take, last)
+                raise
         for slot in slots:
             if slot.error is not None:
                 raise slot.error
         return last
 
-    def _step_now(self, inp: i.Input, *, wants: bool) -> _Slot:
+    async def _work_off(self) -> None:
+        self._pumping = True
+        try:
+            while self._queue:
+                await self._pump()
+        finally:
+            self._pumping = False
+
+    def _step_now(self, inp: i.Input, *, wants: bool) -> Slot:
         """Work off one input where an append never waits: nothing can come between."""
         if self.broken is not None:
-            raise _as_store_error(self.broken)
-        slot = _Slot(inp, wants=wants)
+            raise as_store_error(self.broken)
+        slot = Slot(inp, wants=wants)
         tree = self.tree
         after = tree.seq
         try:
+            first_effect = tree.next_effect
             facts = slot.facts = decide(tree, inp, self.now())
+            slot.effects = range(first_effect, tree.next_effect)
             if facts:
                 self.log.append((after + 1, tree.now, facts))
                 self.tenure.append_now(
@@ -182,13 +168,13 @@ class Driver:
                     (record(after + 1, tree.now, facts),),
                     after=after,
                     status=run_status(tree),
-                    release=self.quiet(),
+                    release=self._lets_go(),
                 )
         except (UsageError, Refused):
             raise
         except BaseException as error:
             self._break(error)
-            raise _as_store_error(error) from error
+            raise as_store_error(error) from error
         if facts:
             self._dispatch((slot,))
         return slot
@@ -198,7 +184,7 @@ class Driver:
         if self.broken is not None:
             self._refuse_all()
             return
-        slots: list[_Slot] = []
+        slots: list[Slot] = []
         records: list[Record] = []
         now = self.now()
         after = self.tree.seq
@@ -206,26 +192,26 @@ class Driver:
             while self._queue:
                 slot = self._queue.popleft()
                 slots.append(slot)
+                first_effect = self.tree.next_effect
                 try:
                     facts = slot.facts = decide(self.tree, slot.input, now)
                 except (UsageError, Refused) as error:
                     slot.error = error
                     continue
+                slot.effects = range(first_effect, self.tree.next_effect)
                 if facts:
                     position = self.tree.seq - len(facts) + 1
                     records.append(record(position, self.tree.now, facts))
                     self.log.append((position, self.tree.now, facts))
             if records:
                 await self._append(records, after)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  # told to everybody who waits, and to the host
             self._break(error)
             for slot in slots:
-                slot.error = slot.error or _as_store_error(error)
+                slot.error = slot.error or as_store_error(error)
                 if slot.done is not None:
                     slot.done.set()
             self._refuse_all()
-            if not isinstance(error, Exception):
-                raise
             return
         if records:
             self._dispatch(slots)
@@ -236,13 +222,22 @@ class Driver:
     def _refuse_all(self) -> None:
         while self._queue:
             slot = self._queue.popleft()
-            slot.error = _as_store_error(self.broken or StoreError("the driver has stopped"))
+            slot.error = as_store_error(self.broken or StoreError("the driver has stopped"))
             if slot.done is not None:
                 slot.done.set()
 
     def _break(self, error: BaseException) -> None:
-        self.broken = error
+        """Accept nothing any more: the tree in memory may be ahead of the journal."""
+        self.broken = self.broken or error
         self.tenure.epoch = None
+        self._drop_everything()
+
+    def end_process(self, error: BaseException) -> None:
+        """Stop because something is to end the whole process; the host's verb raises it."""
+        self.fatal = self.fatal or error
+        self._drop_everything()
+
+    def _drop_everything(self) -> None:
         for scope in list(self._scopes.values()):
             scope.cancel()
         self._look()
@@ -251,7 +246,7 @@ class Driver:
 
     async def _append(self, records: Sequence[Record], after: int) -> None:
         tree = self.tree
-        release = self.quiet()
+        release = self._lets_go()
         if self.first is not None:
             await self.tenure.create(self.first, records)
             self.first = None
@@ -267,16 +262,30 @@ class Driver:
             RunConflict: Another driver has it.
         """
         if self.broken is not None:
-            raise _as_store_error(self.broken)
+            raise as_store_error(self.broken)
         if self.first is not None or self.tenure.held:
             return
-        await self.tenure.take(self.tree, self.log, force=force)
-        self._next = self.tree.next_effect
-        if self.drift is not None:
-            drift, self.drift = self.drift, None
-            await self.step(i.Drift(drift))
-            if not self.tenure.held:
-                await self.tenure.take(self.tree, self.log, force=force)
+        async with self._claiming:
+            if self.tenure.epoch is not None:
+                return
+            await self.tenure.take(self.tree, self.log, force=force)
+            if self.drift is not None:
+                drift, self.drift = self.drift, None
+                with self.preparing():
+                    await self.step(i.Drift(drift))
+
+    @contextmanager
+    def preparing(self) -> Iterator[None]:
+        """Keep the claim until an input is handed in, although the run is at rest."""
+        self._preparing += 1
+        try:
+            yield
+        finally:
+            self._preparing -= 1
+
+    def _lets_go(self) -> bool:
+        """Whether the claim goes with this append."""
+        return not self._preparing and self.quiet()
 
     async def release(self) -> None:
         """Give the claim up, if it is held."""
@@ -291,39 +300,33 @@ class Driver:
         """
         try:
             await self.tenure.check(self.tree.run_id)
-        except StoreError as error:
+        except Exception as error:
             self._break(error)
-            raise
+            raise as_store_error(error) from error
 
     async def _keep_claim(self) -> None:
-        """Renew the claim for as long as the driver works."""
-        while True:
-            await self.clock.sleep(self.tenure.seconds / 3)
-            try:
-                if self.broken is None:
-                    await self.tenure.renew(self.tree.run_id)
-            except StoreError as error:
-                self._break(error)
-                return
+        try:
+            await self.tenure.keep(self.tree)
+        except Exception as error:  # noqa: BLE001  # a store that cannot be asked is as good as lost
+            self._break(error)
 
     # ------------------------------------------------------------ effects
 
-    def _dispatch(self, slots: Sequence[_Slot]) -> None:
+    def _dispatch(self, slots: Sequence[Slot]) -> None:
         tree = self.tree
         if self._scopes:
             for id in [id for id in self._scopes if id not in tree.open]:
                 self._scopes.pop(id).cancel()
-        takers = iter([slot for slot in slots if slot.wants])
-        for id in range(self._next, tree.next_effect):
-            effect = tree.open.get(id)
-            if effect is None:
-                continue
-            taker = next(takers, None)
-            if taker is not None:
-                taker.take = effect
-            else:
-                self.spawn(partial(self._chain, effect))
-        self._next = tree.next_effect
+        for slot in slots:
+            for id in slot.effects:
+                effect = tree.open.get(id)
+                if effect is None:
+                    continue
+                owner = slot.owner
+                if owner.wants and owner.take is None and owner.error is None:
+                    owner.take = effect
+                else:
+                    self._set_going(effect, owner)
         if self.has_wall:
             self._wind_timer()
         if self._watches:
@@ -341,8 +344,22 @@ class Driver:
             raise RuntimeError("the driver is not at work")
         self._group.start_soon(work)
 
+    def _set_going(self, effect: Effect, owner: Slot) -> None:
+        # In the context of whoever led to it; another's step may have appended it.
+        if self._group is not None:
+            owner.context.run(self.spawn, partial(self._chain, effect))
+
+    def cancellations(self) -> int:
+        """Return how often asyncio was asked to cancel the host's task; 0 in the driver's own tasks.
+
+        Those are cancelled by scopes only, which is told otherwise. What else cancels them is the doing of the code
+        they run.
+        """
+        return cancellations(self.host)
+
     async def _chain(self, effect: Effect | None) -> None:
         """Perform an effect, and then one of those that follow, until there is none to take."""
+        before = self.cancellations()
         with anyio.CancelScope() as scope:
             while effect is not None and self.broken is None and self.fatal is None:
                 id = effect.id
@@ -350,12 +367,13 @@ class Driver:
                     return
                 self._scopes[id] = scope
                 try:
-                    outcome = await self._perform(effect)
+                    outcome = await perform(self, effect)
                 except (KeyboardInterrupt, SystemExit) as error:
-                    self.fatal = error
-                    self._look()
+                    self.end_process(error)
                     return
-                except StoreError as error:
+                except BaseException as error:  # noqa: BLE001  # the store's, or a fault of ours
+                    if not isinstance(error, Exception):
+                        await stop_if_cancelled(before, self.host)
                     self._break(error)
                     return
                 finally:
@@ -367,19 +385,12 @@ class Driver:
                 effect = slot.take
                 if scope.cancel_called and effect is not None:
                     # This chain was cancelled between the append and here: the effect is somebody else's now.
-                    self.spawn(partial(self._chain, effect))
+                    self._set_going(effect, slot)
                     return
-
-    def _perform(self, effect: Effect) -> Awaitable[i.Input]:
-        match effect:
-            case CallModel():
-                return perform_model(self, effect)
-            case CallTool():
-                return perform_tool(self, effect)
-            case AskHost():
-                return perform_host(self, effect)
-            case Notify():
-                return perform_notify(self, effect)
+                if self.cancellations() > before:
+                    break
+        # Code that swallowed the cancellation of the host's task does not keep the host.
+        await stop_if_cancelled(before, self.host)
 
     # ------------------------------------------------------------ time
 
@@ -404,6 +415,8 @@ class Driver:
                 await self.step(i.Tick())
             except StoreError:
                 return
+            # A clock that woke early, or one that was set back, has not reached it.
+            self._wind_timer()
 
     # ------------------------------------------------------------ being driven
 
@@ -411,7 +424,7 @@ class Driver:
         """Wait until something is so, the driver is stopped, or `timeout` seconds are over; say whether it is so."""
         if holds() or self.broken is not None or self.fatal is not None or self._group is None:
             return holds()
-        watch = _Watch(holds)
+        watch = Watch(holds)
         self._watches.append(watch)
         scope = anyio.CancelScope()
 
@@ -441,15 +454,10 @@ class Driver:
 
     def cut(self) -> bool:
         """Whether the journal holds work under way that this driver is not performing."""
-        if self._scopes:
-            return False
-        return any(not isinstance(e, Notify) for e in self.tree.open.values()) or any(
-            n.wake is not None and n.wake.cut and n.state is not State.CLOSED
-            for n in self.tree.nodes.values()
-        )
+        return not self._scopes and cut_off(self.tree)
 
     async def drive(
-        self, work: Callable[[], Awaitable[_Slot | None]], holds: Callable[[], bool], *, force: bool = False
+        self, work: Callable[[], Awaitable[Slot | None]], holds: Callable[[], bool], *, force: bool = False
     ) -> None:
         """Take the run, do `work` and perform what follows until `holds`, in the caller's own task as far as it goes.
 
@@ -464,7 +472,7 @@ class Driver:
                 await self.acquire(force=force)
                 slot = await work()
                 if slot is not None and slot.take is not None:
-                    self.spawn(partial(self._chain, slot.take))
+                    self._set_going(slot.take, slot)
                 await self.until_holds(holds)
             finally:
                 self._guests -= 1
@@ -472,28 +480,40 @@ class Driver:
             self.raise_stopped()
             return
         error: BaseException | None = None
-        async with anyio.create_task_group() as group:
-            self._group = group
-            try:
-                self._begin(group)
-                await self.acquire(force=force)
-                slot = await work()
-                if slot is not None and slot.take is not None:
-                    await self._chain(slot.take)
-                await self.until_holds(holds)
-                await self.until_holds(lambda: self._guests == 0)
-            except anyio.get_cancelled_exc_class():
-                await self._close_off("the host was cancelled")
-                raise
-            except BaseException as raised:  # noqa: BLE001  # raised again below, outside the group that would wrap it
-                error = raised
-            finally:
-                await self._finish(group, error)
-        if error is not None:
+        try:
+            async with anyio.create_task_group() as group:
+                self._group = group
+                self.host = current_host()
+                try:
+                    self._begin(group)
+                    await self.acquire(force=force)
+                    slot = await work()
+                    if slot is not None and slot.take is not None:
+                        await self._chain(slot.take)
+                    await self.until_holds(holds)
+                    await self.until_holds(lambda: self._guests == 0)
+                except anyio.get_cancelled_exc_class():
+                    await self._close_off("the host was cancelled")
+                    raise
+                except BaseException as raised:  # noqa: BLE001  # raised again below, outside the group that would wrap it
+                    error = raised
+                finally:
+                    await self._finish(group, error)
+            self._raise_outcome(error)
+        finally:
+            del error  # it knows this frame: a cycle that would keep the run
+
+    def _raise_outcome(self, error: BaseException | None) -> None:
+        """Raise what ends the host's verb, if something does."""
+        fatal, self.fatal = self.fatal, None
+        if fatal is not None:
+            raise fatal
+        if error is not None and (self.broken is None or isinstance(self.broken, Exception)):
             raise error
         self.raise_stopped()
 
     def _begin(self, group: TaskGroup) -> None:
+        self.tenure.hurry(None)
         if not self.tenure.private:
             group.start_soon(self._keep_claim)
         if self.has_wall:
@@ -501,41 +521,52 @@ class Driver:
             self._wind_timer()
 
     async def _finish(self, group: TaskGroup, error: BaseException | None) -> None:
-        fatal = self.fatal or (error if isinstance(error, (KeyboardInterrupt, SystemExit)) else None)
-        if fatal is not None:
-            await self._close_off(type(fatal).__name__)
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            self.fatal = self.fatal or error
+        if self.fatal is not None:
+            await self._close_off(type(self.fatal).__name__)
+        elif self.tree.root.live and self.tenure.held:
+            await self._close_off(
+                "the host left" if error is None else f"the host raised {type(error).__name__}"
+            )
         elif self.tenure.held:
-            with anyio.CancelScope(shield=True):
-                try:
-                    await self.release()
-                except StoreError as failed:
-                    self.broken = self.broken or failed
+            await self._give_up()
         self._stand_down(group)
+
+    async def _give_up(self) -> None:
+        with anyio.CancelScope(shield=True):
+            try:
+                await self.release()
+            except StoreError as failed:
+                self.broken = self.broken or failed
 
     def _stand_down(self, group: TaskGroup) -> None:
         group.cancel_scope.cancel()
         self._group = None
+        self.host = None
         self._deadline = None
         self._timer_scope = None
         self._look(stopped=True)
 
     async def _close_off(self, why: str) -> None:
         """Write down that the work was cut off: the fact first, the scopes after it."""
-        with anyio.CancelScope(shield=True), anyio.move_on_after(self.crew.shutdown + 5, shield=True):
+        self.tenure.hurry(self.crew.shutdown + PATIENCE)
+        with anyio.CancelScope(shield=True):
             try:
-                if self.first is None and self.broken is None:
+                # A run that is not stored and not on its way there leaves no trace.
+                begun = self.first is None or self.tree.run_id or self._queue
+                if begun and self.broken is None:
                     await self.step(i.Cancel(why))
                 await self.release()
             except StoreError as error:
-                self.broken = error
+                self.broken = self.broken or error
 
     def raise_stopped(self) -> None:
         """Raise what stopped the driver, if something did."""
         if self.fatal is not None:
-            fatal, self.fatal = self.fatal, None
-            raise fatal
+            raise self.fatal
         if self.broken is not None:
-            raise _as_store_error(self.broken)
+            raise as_store_error(self.broken) if isinstance(self.broken, Exception) else self.broken
 
     async def enter(self) -> None:
         """Begin to work in the background, until `leave`."""
@@ -550,26 +581,16 @@ class Driver:
         """Stop working in the background; what still runs is cut off and can be recovered."""
         group = self._group
         assert group is not None
+        cancelled = isinstance(exc[1], anyio.get_cancelled_exc_class())
         try:
             if self.tree.root.live or self.fatal is not None:
                 await self._close_off("the host left the runtime")
             else:
-                with anyio.CancelScope(shield=True):
-                    try:
-                        await self.release()
-                    except StoreError as error:
-                        self.broken = self.broken or error
+                await self._give_up()
         finally:
             self._stand_down(group)
-            await group.__aexit__(*exc)
+            # Handed an error, the group would wrap it in an exception group.
+            await group.__aexit__(*(exc if cancelled else (None, None, None)))
         if exc[0] is None:
-            self.raise_stopped()
-
-
-def _as_store_error(error: BaseException) -> Exception:
-    """Return what callers are told of a driver that has stopped."""
-    if isinstance(error, StoreError):
-        return error
-    stopped = StoreError(f"the run was given up: {type(error).__name__}: {error}; open it again to go on")
-    stopped.__cause__ = error
-    return stopped
+            self._raise_outcome(None)
+        self.fatal = None

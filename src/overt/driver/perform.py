@@ -1,12 +1,12 @@
-"""Performing what is not a tool: models, interpreters, notifications."""
+"""Performing effects: models, interpreters, notifications; tools have a file of their own."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Awaitable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-import anyio
 from anyio.lowlevel import checkpoint
 
 from overt._canonical import encode, jsonable
@@ -15,27 +15,42 @@ from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.budget import wall_spent
 from overt.core.calls import offers_task
-from overt.core.effects import AskHost, CallModel, Notify
+from overt.core.effects import AskHost, CallModel, CallTool, Effect, Notify
 from overt.core.tree import Node
 from overt.core.views import request_view
 from overt.driver.answers import check_data
-from overt.driver.context import cancellations, is_cancelled
+from overt.driver.context import InContext, describe, let_through
+from overt.driver.toolcall import perform_tool
 from overt.errors import InvalidAnswer, ModelError
 from overt.message import Message, ModelRequest, ModelResponse, ToolCall
+from overt.models.redact import redact
 from overt.request import Answer, Request
 
 if TYPE_CHECKING:
     from overt.driver.crew import Member
     from overt.driver.loop import Driver
 
-__all__ = ("answer_spec", "perform_host", "perform_model", "perform_notify")
+__all__ = ("answer_spec", "perform")
+
+
+def perform(driver: Driver, effect: Effect) -> Awaitable[i.Input]:
+    """Perform an effect; what came of it is the next input."""
+    match effect:
+        case CallModel():
+            return perform_model(driver, effect)
+        case CallTool():
+            return perform_tool(driver, effect)
+        case AskHost():
+            return perform_host(driver, effect)
+        case Notify():
+            return perform_notify(driver, effect)
 
 
 async def perform_model(driver: Driver, effect: CallModel) -> i.Input:
     """Buy one turn."""
     node = driver.tree.nodes[effect.handle]
     member = driver.crew.members.get(node.agent)
-    before = cancellations()
+    before = driver.cancellations()
     # A scripted model never waits; without this a run of such turns would hold the event loop and hear no cancel.
     await checkpoint()
     try:
@@ -44,21 +59,28 @@ async def perform_model(driver: Driver, effect: CallModel) -> i.Input:
         model = member.model
         request = _request(driver, member, node, effect, model.name)
         async with driver.gate:
-            response = await model.generate(request)
+            if effect.id not in driver.tree.open:
+                # It was closed while this waited, or in the moment the place was handed over.
+                return i.ModelLost(effect.id, f.ErrorSpec("Cancelled", "", "model"))
+            response = await InContext(model.generate, request)
         return _reply(member, node, effect, response)
-    except (KeyboardInterrupt, SystemExit):
-        raise
     except ModelError as error:
-        spec = f.ErrorSpec(
-            error.type, _short(str(error)), "model", error.retryable, error.status_code, error.detail
-        )
-        return i.ModelLost(effect.id, spec)
-    except Exception as error:  # noqa: BLE001  # whatever a model raises is a failed call
-        return i.ModelLost(effect.id, f.ErrorSpec(type(error).__name__, _short(str(error)), "model"))
-    except BaseException as error:
-        if await is_cancelled(before):
-            raise
-        return i.ModelLost(effect.id, f.ErrorSpec(type(error).__name__, _short(str(error)), "model"))
+        return i.ModelLost(effect.id, _model_error(error))
+    except BaseException as error:  # noqa: BLE001  # whatever a model raises is a failed call
+        await let_through(error, before, driver.host)
+        return i.ModelLost(effect.id, f.ErrorSpec(type(error).__name__, _message(error), "model"))
+
+
+def _model_error(error: ModelError) -> f.ErrorSpec:
+    detail = None if error.detail is None else redact(error.detail)
+    return f.ErrorSpec(error.type, _message(error), "model", error.retryable, error.status_code, detail)
+
+
+def _message(error: BaseException) -> str:
+    """Return an exception's message, short and without credentials; the type where there is none."""
+    text = describe(error)
+    name = type(error).__name__
+    return _short(redact(text.removeprefix(f"{name}: ")))
 
 
 def _short(text: str) -> str:
@@ -210,11 +232,11 @@ async def perform_host(driver: Driver, effect: AskHost) -> i.Input:
         wait_for = None if member is None else member.wait_for
     if wait_for is None:
         return i.HostDone(effect.id)
-    before = cancellations()
+    before = driver.cancellations()
     request = request_view(tree, tree.requests[effect.request])
     try:
         await checkpoint()
-        answer = await wait_for(request)
+        answer = await InContext(wait_for, request)
         if answer is None:
             return i.HostDone(effect.id)
         spec = answer_spec(request, answer)
@@ -225,14 +247,9 @@ async def perform_host(driver: Driver, effect: AskHost) -> i.Input:
             if not verdict:
                 return i.HostDone(effect.id, None, "verify_answer refused the answer")
         return i.HostDone(effect.id, spec)
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except Exception as error:  # noqa: BLE001  # an interpreter that raises parks the run
-        return i.HostDone(effect.id, None, _short(f"{type(error).__name__}: {error}"))
-    except BaseException as error:
-        if isinstance(error, anyio.get_cancelled_exc_class()) and await is_cancelled(before):
-            raise
-        return i.HostDone(effect.id, None, type(error).__name__)
+    except BaseException as error:  # noqa: BLE001  # an interpreter that raises parks the run
+        await let_through(error, before, driver.host)
+        return i.HostDone(effect.id, None, _short(describe(error)))
 
 
 async def perform_notify(driver: Driver, effect: Notify) -> i.Input:
@@ -241,15 +258,10 @@ async def perform_notify(driver: Driver, effect: Notify) -> i.Input:
     tell = driver.crew.on_pending
     if tell is None:
         return i.NotifyDone(effect.id)
-    before = cancellations()
+    before = driver.cancellations()
     try:
-        await tell(request_view(tree, tree.requests[effect.request]))
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except Exception as error:  # noqa: BLE001  # the host's own failure; the request stays open
-        return i.NotifyDone(effect.id, _short(f"{type(error).__name__}: {error}"))
-    except BaseException as error:
-        if isinstance(error, anyio.get_cancelled_exc_class()) and await is_cancelled(before):
-            raise
-        return i.NotifyDone(effect.id, type(error).__name__)
+        await InContext(tell, request_view(tree, tree.requests[effect.request]))
+    except BaseException as error:  # noqa: BLE001  # the host's own failure; the request stays open
+        await let_through(error, before, driver.host)
+        return i.NotifyDone(effect.id, _short(describe(error)))
     return i.NotifyDone(effect.id)

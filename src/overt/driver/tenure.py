@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import anyio
@@ -11,7 +13,7 @@ from overt.clock import Clock
 from overt.core.inputs import Open
 from overt.core.tree import Tree
 from overt.driver.loading import Log, fold
-from overt.errors import RunConflict
+from overt.errors import RunConflict, StoreError
 from overt.journal.owner import owner_here
 from overt.journal.record import Record
 from overt.journal.store import Owner, Store
@@ -34,9 +36,27 @@ class Tenure:
         self.owner = LOCAL if private else None
         self.epoch: int | None = None
         self.until = datetime(1970, 1, 1, tzinfo=UTC)
+        self._deadline = math.inf
+        self._scope: anyio.CancelScope | None = None
         self._append_now: Callable[..., None] | None = getattr(
             store, "append_now", None
         )  # an ImmediateStore; isinstance would cost more than an append
+
+    def hurry(self, seconds: float | None) -> None:
+        """Give the store so long from now for what is under way and what comes; `None`: for ever."""
+        self._deadline = math.inf if seconds is None else anyio.current_time() + seconds
+        if self._scope is not None:
+            self._scope.deadline = self._deadline
+
+    @contextmanager
+    def _patiently(self) -> Iterator[anyio.CancelScope]:
+        """Not heeding cancellation, until the store has had its time."""
+        with anyio.CancelScope(shield=True, deadline=self._deadline) as scope:
+            self._scope = scope
+            try:
+                yield scope
+            finally:
+                self._scope = None
 
     @property
     def immediate(self) -> bool:
@@ -61,10 +81,12 @@ class Tenure:
             RunExists: The store has a run of this id.
         """
         owner, now, until = self._terms()
-        with anyio.CancelScope(shield=True):
+        with self._patiently() as scope:
             claim = await self.store.create(
                 first.run_id, records, agent=first.agent, owner=owner, now=now, until=until
             )
+        if scope.cancelled_caught:
+            raise StoreError(f"run {first.run_id}: the store did not take the run in time; it may be there")
         self.epoch, self.until = claim.epoch, claim.until
 
     async def append(
@@ -80,9 +102,13 @@ class Tenure:
             return
         epoch = self._epoch(run_id)
         if records or release:
-            with anyio.CancelScope(shield=True):
+            with self._patiently() as scope:
                 await self.store.append(
                     run_id, records, after=after, epoch=epoch, status=status, release=release
+                )
+            if scope.cancelled_caught:
+                raise StoreError(
+                    f"run {run_id}: the store did not take an append in time; it may have happened"
                 )
         if release:
             self.epoch = None
@@ -112,21 +138,22 @@ class Tenure:
         owner, now, until = self._terms()
         with anyio.CancelScope(shield=True):
             claim = await self.store.claim(tree.run_id, owner=owner, now=now, until=until, force=force)
-            self.epoch, self.until = claim.epoch, claim.until
             try:
                 info = await self.store.info(tree.run_id)
                 if info.position != tree.seq:
                     for rec in await self.store.read(tree.run_id, after=tree.seq):
                         fold(tree, log, rec, tree.run_id)
             except BaseException:
-                await self.give_up(tree.run_id)
+                await self.store.release(tree.run_id, epoch=claim.epoch)
                 raise
+        # Only now: who sees that it is held goes on with the tree.
+        self.epoch, self.until = claim.epoch, claim.until
 
     async def give_up(self, run_id: str) -> None:
         """Let go of the claim, if it is held."""
         if self.epoch is not None:
             epoch, self.epoch = self.epoch, None
-            with anyio.CancelScope(shield=True):
+            with self._patiently():
                 await self.store.release(run_id, epoch=epoch)
 
     async def check(self, run_id: str) -> None:
@@ -156,3 +183,13 @@ class Tenure:
             _, _, until = self._terms()
             await self.store.renew(run_id, epoch=self.epoch, until=until)
             self.until = until
+
+    async def keep(self, tree: Tree) -> None:
+        """Renew the claim for as long as nobody cancels this.
+
+        Raises:
+            RunConflict: Another driver has the run.
+        """
+        while True:
+            await self.clock.sleep(self.seconds / 3)
+            await self.renew(tree.run_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import anyio
 from pydantic import JsonValue
@@ -20,7 +20,7 @@ from overt.core.effects import CallTool
 from overt.core.replay import fits
 from overt.core.tree import Call, Memory, Node, RequestState
 from overt.core.views import answers_of
-from overt.driver.context import cancellations, is_cancelled, run_user_code
+from overt.driver.context import describe, let_through, run_user_code
 from overt.errors import ToolError, UsageError
 from overt.message import ToolCall
 from overt.request import Answer
@@ -120,8 +120,7 @@ def failure(error: BaseException) -> str:
     """Return what the model is told of an exception: type and message, no traceback."""
     if isinstance(error, ToolError):
         return clean(str(error))
-    text = clean(str(error))
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return describe(error)
 
 
 async def perform_tool(driver: Driver, effect: CallTool) -> i.Input:
@@ -135,6 +134,8 @@ async def perform_tool(driver: Driver, effect: CallTool) -> i.Input:
         return i.ToolDone(effect.id, f"the tool {call.name!r} is gone", True)
     entry = Entry(driver, effect, node, call)
     await driver.check_claim()
+    if effect.id not in driver.tree.open:
+        return i.ToolLost(effect.id, "given up before it was entered")
     if tool.timeout is None:
         return await _enter(driver, effect, entry, node, call, tool)
     return await _enter_timed(driver, effect, entry, node, call, tool, tool.timeout)
@@ -143,7 +144,7 @@ async def perform_tool(driver: Driver, effect: CallTool) -> i.Input:
 async def _enter(
     driver: Driver, effect: CallTool, entry: Entry, node: Node, call: Call, tool: RunnableTool
 ) -> i.Input:
-    before = cancellations()
+    before = driver.cancellations()
     try:
         args, kwargs = tool.bind(call.args)
         if tool.takes_context:
@@ -158,32 +159,16 @@ async def _enter(
         return _returned(effect, entry, call, tool.as_result(value))
     except Asking:
         return _asked(effect, entry)
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except Exception as error:  # noqa: BLE001  # what a tool raises is a result
-        return i.ToolDone(effect.id, failure(error), True)
-    except BaseExceptionGroup as group:
+    except BaseException as error:  # noqa: BLE001  # what a tool raises is a result
         # A task group inside the tool wraps what leaves it.
-        if entry.left is not None and group.split(Asking)[1] is None:
+        if (
+            entry.left is not None
+            and isinstance(error, BaseExceptionGroup)
+            and error.split(Asking)[1] is None
+        ):
             return _asked(effect, entry)
-        for kind in (KeyboardInterrupt, SystemExit):
-            inner = group.subgroup(kind)
-            if inner is not None:
-                raise _first(inner) from None
-        if await is_cancelled(before):
-            raise
-        return i.ToolDone(effect.id, failure(group), True)
-    except BaseException as error:
-        if isinstance(error, anyio.get_cancelled_exc_class()) and await is_cancelled(before):
-            raise
+        await let_through(error, before, driver.host)
         return i.ToolDone(effect.id, failure(error), True)
-
-
-def _first(group: BaseExceptionGroup[Any]) -> BaseException:
-    found: BaseException = group
-    while isinstance(found, BaseExceptionGroup):
-        found = cast("BaseExceptionGroup[BaseException]", found).exceptions[0]
-    return found
 
 
 def _context(driver: Driver, entry: Entry, node: Node, call: Call) -> ToolContext[object]:
@@ -221,6 +206,7 @@ async def _enter_timed(
     """Enter a tool beside a timer; when the timer is first, the tool is left to its own clean-up."""
     outcome: list[i.Input] = []
     fatal: list[BaseException] = []
+    left = False
     timer = anyio.CancelScope()
     work = anyio.CancelScope()
 
@@ -229,6 +215,8 @@ async def _enter_timed(
             try:
                 outcome.append(await _enter(driver, effect, entry, node, call, tool))
             except (KeyboardInterrupt, SystemExit) as error:
+                if left:
+                    driver.end_process(error)
                 fatal.append(error)
         timer.cancel()
 
@@ -237,6 +225,7 @@ async def _enter_timed(
         with timer:
             await driver.clock.sleep(timeout)
     finally:
+        left = True
         work.cancel()
     if fatal:
         raise fatal[0]
