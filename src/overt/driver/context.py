@@ -76,11 +76,26 @@ async def run_user_code(
     """
     if is_async:
         return await InContext(fn, *args, **kwargs)
-    value = await anyio.to_thread.run_sync(partial(fn, *args, **kwargs), abandon_on_cancel=True)
+    value, error = await anyio.to_thread.run_sync(
+        _outcome, partial(fn, *args, **kwargs), abandon_on_cancel=True
+    )
+    if error is not None:
+        try:
+            raise error
+        finally:
+            del error
     # A plain callable may hand out a coroutine (a lambda, a partial of something unusual).
     if inspect.isawaitable(value):
         return await InContext(_awaiting, value)
     return value
+
+
+def _outcome(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """Call, and return value and exception: event loops refuse to carry some of either out of a thread."""
+    try:
+        return call(), None
+    except BaseException as error:  # noqa: BLE001  # raised again by who waits
+        return None, error
 
 
 # ------------------------------------------------------------------ how it ended
