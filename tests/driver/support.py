@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import trio
 
 from overt import Agent, Runtime, ToolMessage
+from overt.stores import MemoryStore
 from overt.testing import MockModel, call, say
 
 ENTRY = "root/a.1"
@@ -47,3 +49,34 @@ async def gather(*work: Any) -> None:
 
 def texts(messages: Sequence[Any]) -> list[str]:
     return [m.text for m in messages]
+
+
+async def settle() -> None:
+    """Let everybody else get on for a while."""
+    for _ in range(30):
+        await anyio.lowlevel.checkpoint()
+
+
+class SlowStore:
+    """A store every call of which takes a while; one of its appends may fail."""
+
+    def __init__(self, *, fails_at: int = 0, error: Exception | None = None) -> None:
+        self.inner = MemoryStore()
+        self.appends = 0
+        self.fails_at = fails_at
+        self.error = error
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "append_now":
+            raise AttributeError(name)
+        method = getattr(self.inner, name)
+
+        async def slowly(*args: Any, **kwargs: Any) -> Any:
+            await settle()
+            if name == "append":
+                self.appends += 1
+                if self.error is not None and self.appends >= self.fails_at:
+                    raise self.error
+            return await method(*args, **kwargs)
+
+        return slowly
