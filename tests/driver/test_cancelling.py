@@ -139,7 +139,7 @@ async def by_task_cancel(run: Callable[[], Awaitable[Any]], stage: Stage) -> Non
 
 
 async def by_timeout(run: Callable[[], Awaitable[Any]], stage: Stage) -> None:
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError):  # noqa: PT012  # the deadline surrounds the run
         async with asyncio.timeout(None) as deadline:
 
             async def due() -> None:

@@ -147,7 +147,8 @@ def test_one_agent_and_model_in_many_event_loops() -> None:
         assert anyio.run(main, backend=backend) == "done"
     seen: list[str] = []
     threads = [
-        threading.Thread(target=lambda: seen.append(made.run_sync("go", model=model)[0].status)) for _ in range(8)
+        threading.Thread(target=lambda: seen.append(made.run_sync("go", model=model)[0].status))
+        for _ in range(8)
     ]
     for thread in threads:
         thread.start()
@@ -163,8 +164,10 @@ def test_one_runtime_in_one_event_loop_after_another(first: str, second: str) ->
     child = Agent("child", does="asks", tools=[asks])
     boss = Agent("a", does="works", team=[child])
     model = MockModel(
-        {"a": [[call("task", agent="child", prompt=str(n)) for n in range(4)], say("done")],
-         "child": [call("asks"), say("c")]},
+        {
+            "a": [[call("task", agent="child", prompt=str(n)) for n in range(4)], say("done")],
+            "child": [call("asks"), say("c")],
+        },
         think_time=0.0001,
     )
     runtime = Runtime(boss, model=model, max_concurrent_turns=1)

@@ -138,7 +138,7 @@ async def test_from_models_interpreters_and_watchers(error: BaseException) -> No
 async def test_a_guest_and_the_owner_both_hear_of_it() -> None:
     ends, _ = raiser(KeyboardInterrupt(), "late")
     runtime = Runtime(agent(ends), model=calling("ends"))
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012  # out of the block, too
         async with runtime:
             handle = await runtime.spawn("root", "a")
             await runtime.wake(handle, "go")
@@ -150,7 +150,7 @@ async def test_a_guest_and_the_owner_both_hear_of_it() -> None:
 async def test_in_the_background_the_end_of_the_block_tells() -> None:
     ends, entered = raiser(SystemExit(1), "async")
     runtime = Runtime(agent(ends), model=calling("ends"))
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit):  # noqa: PT012  # out of the block
         async with runtime:
             handle = await runtime.spawn("root", "a")
             await runtime.wake(handle, "go")
@@ -205,6 +205,7 @@ async def test_code_after_a_timeout_may_still_end_the_process() -> None:
             return call("slow")
         second.set()
         await anyio.sleep_forever()
+        raise AssertionError
 
     runtime = Runtime(agent(slow), model=MockModel(reply), clock=clock)
 

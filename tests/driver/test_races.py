@@ -130,7 +130,9 @@ async def test_interrupted_while_its_outcome_is_being_stored(make: Any) -> None:
         await release.wait()
         return "late"
 
-    runtime = Runtime(agent(waits, t), model=MockModel([call("waits"), [call("t"), call("t")], say("done")]), store=store)
+    runtime = Runtime(
+        agent(waits, t), model=MockModel([call("waits"), [call("t"), call("t")], say("done")]), store=store
+    )
 
     async def interrupts() -> None:
         await begun.wait()
@@ -160,7 +162,9 @@ async def test_an_interrupt_at_every_append() -> None:
             return "x"
 
         runtime = Runtime(
-            agent(count), model=MockModel([[call("count"), call("count")], [call("count")], say("done")]), store=store
+            agent(count),
+            model=MockModel([[call("count"), call("count")], [call("count")], say("done")]),
+            store=store,
         )
 
         async def interrupts(gate: Any = gate, runtime: Any = runtime) -> None:
@@ -268,9 +272,11 @@ async def test_a_failing_or_cancelled_call_gives_its_place_back() -> None:
     async def reply(request: ModelRequest) -> Any:
         if request.agent == "child":
             raise ValueError("no")
-        return say("done") if request.messages[-1].role == "tool" else [
-            call("task", agent="child", prompt=str(n)) for n in range(20)
-        ]
+        return (
+            say("done")
+            if request.messages[-1].role == "tool"
+            else [call("task", agent="child", prompt=str(n)) for n in range(20)]
+        )
 
     boss = Agent("a", does="works", team=[Agent("child", does="works")])
     result, rt = await boss.run("go", model=MockModel(reply), max_concurrent_turns=2)

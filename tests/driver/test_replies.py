@@ -130,7 +130,11 @@ FAILURES: list[tuple[BaseException, str, str]] = [
     (TimeoutError("late"), "TimeoutError", "late"),
     (StopIteration("s"), "RuntimeError", "coroutine raised StopIteration"),
     (ExceptionGroup("g", [ValueError("inner")]), "ExceptionGroup", "g (1 sub-exception): ValueError: inner"),
-    (ModelError("503 overloaded", type="Overloaded", retryable=True, status_code=503), "Overloaded", "503 overloaded"),
+    (
+        ModelError("503 overloaded", type="Overloaded", retryable=True, status_code=503),
+        "Overloaded",
+        "503 overloaded",
+    ),
 ]
 
 

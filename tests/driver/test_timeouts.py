@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from overt import Answer, Budget, Runtime, ToolContext, tool
+from overt.errors import UsageError
 from overt.message import ModelRequest
 from overt.testing import MockModel, VirtualClock, call, say
 from tests.driver.support import Cancelled, agent, calling, results, tasks
@@ -188,7 +189,7 @@ async def test_nothing_is_begun_in_the_clean_up() -> None:
             with anyio.CancelScope(shield=True):
                 try:
                     await ctx.once("late", block)
-                except Exception as error:
+                except UsageError as error:
                     errors.append(str(error))
         return "x"
 

@@ -43,8 +43,10 @@ ERRORS: list[tuple[BaseException, str]] = [
     (ValueError("\ud800 half"), "ValueError: \ufffd half"),
     (
         ExceptionGroup("two", [ValueError("a"), ExceptionGroup("in", [Unreadable()])]),
-        "ExceptionGroup: two (2 sub-exceptions): ValueError: a; ExceptionGroup: in (1 sub-exception): "
-        "Unreadable: its message cannot be read (RuntimeError)",
+        (
+            "ExceptionGroup: two (2 sub-exceptions): ValueError: a; ExceptionGroup: in (1 sub-exception): "
+            "Unreadable: its message cannot be read (RuntimeError)"
+        ),
     ),
     (BaseExceptionGroup("g", [Fatalish("x")]), "BaseExceptionGroup: g (1 sub-exception): Fatalish: x"),
 ]
@@ -250,5 +252,5 @@ async def test_a_tool_may_run_another_agent() -> None:
 
 
 async def test_run_sync_inside_a_loop_says_what_to_await() -> None:
-    with pytest.raises(UsageError, match="await agent.run"):
+    with pytest.raises(UsageError, match=r"await agent\.run"):
         agent().run_sync("go", model=MockModel([say("x")]))

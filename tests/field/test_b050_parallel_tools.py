@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import anyio
 import pytest
+from tests.driver.support import agent, calling, results, tasks
 
 from overt import Agent, tool
 from overt.testing import MockModel, call, say
-from tests.driver.support import agent, calling, results, tasks
 
 
 async def test_quick_success_failure_and_slow_success() -> None:

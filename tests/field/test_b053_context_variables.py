@@ -7,12 +7,12 @@ from contextvars import ContextVar
 import anyio
 import anyio.lowlevel
 import pytest
+from tests.driver.support import agent, calling, results
 
 from overt import Agent, Runtime, ToolContext, tool
 from overt.stores import MemoryStore
 from overt.testing import MockModel, call, say
 from overt.testing.crashing import CrashingStore
-from tests.driver.support import agent, calling, results
 
 tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
 

@@ -156,33 +156,23 @@ def _reply(member: Member, node: Node, effect: CallModel, response: ModelRespons
 
 def _call(member: Member, call: ToolCall, invalid: str | None, task: bool) -> f.CallSpec:
     name = clean(call.name)
-    if invalid is not None:
-        return f.CallSpec(name, "{}", None, _invalid(member, name, invalid))
     tool = member.tools.get(name)
     if tool is None and name == "task" and task:
         tool = member.task
-    try:
-        raw = encode(jsonable(call.arguments))
-    except (TypeError, ValueError, RecursionError) as error:
-        return f.CallSpec(name, "{}", None, f"invalid arguments: {error}")
+    raw, given = "{}", invalid
+    if invalid is None:
+        try:
+            raw = given = encode(jsonable(call.arguments))
+        except (TypeError, ValueError, RecursionError) as error:
+            return f.CallSpec(name, "{}", None, f"invalid arguments: {error}")
     if tool is None:
         return f.CallSpec(name, raw, None, _unknown(member, name, task))
     try:
-        args = tool.canonical(raw)
+        # Text that is no JSON object may still do: none at all, for a tool without arguments.
+        args = tool.canonical(given or "")
     except (ValueError, TypeError) as error:
-        return f.CallSpec(name, raw, None, f"invalid arguments: {clean(str(error))}")
+        return f.CallSpec(name, raw, None, clean(str(error)))
     return f.CallSpec(name, raw, None if args == raw else args)
-
-
-def _invalid(member: Member, name: str, text: str) -> str:
-    """Say what is wrong with argument text that is no JSON object."""
-    tool = member.tools.get(name) or (member.task if name == "task" else None)
-    if tool is not None:
-        try:
-            tool.canonical(text)
-        except (ValueError, TypeError) as error:
-            return f"invalid arguments: {clean(str(error))}"
-    return "invalid arguments: not a JSON object"
 
 
 def _unknown(member: Member, name: str, task: bool) -> str:
