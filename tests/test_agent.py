@@ -29,8 +29,14 @@ from overt import (
     UsageError,
     tool,
 )
+from overt._planning import declared
 from overt.agent import instructions, resolve_team
-from overt.options import check_run, model_of
+from overt.options import check_run as check_options
+from overt.options import model_of
+
+
+def check_run(agent: Agent[Any, Any], options: dict[str, Any]) -> None:
+    check_options(agent, declared(agent).agents, options)
 
 
 class Db: ...
@@ -197,7 +203,8 @@ def test_missing_deps_are_an_error_before_anything_happens() -> None:
         check_run(agent, {})
     with pytest.raises(MissingDeps):
         check_run(agent, {"deps": None})
-    assert check_run(agent, {"deps": Db()}) == {"a": agent}
+    check_run(agent, {"deps": Db()})
+    assert declared(agent).agents == {"a": agent}
     check_run(Agent("a", does="d", model="x:y"), {})
     check_run(Agent("a", does="d", model="x:y", deps_type=type(None)), {"deps": None})
 
@@ -210,7 +217,8 @@ def test_no_model_anywhere() -> None:
     parent = Agent("parent", does="d", team=[child])
     with pytest.raises(NoModel, match="agent 'parent' has no model"):
         check_run(parent, {})
-    assert set(check_run(parent, {"model": "x:y"})) == {"parent", "child"}
+    check_run(parent, {"model": "x:y"})
+    assert set(declared(parent).agents) == {"parent", "child"}
 
 
 def test_the_agents_model_then_the_runs_then_the_entry_agents() -> None:

@@ -65,6 +65,7 @@ class Tree:
 
     def find(self, path: str) -> griffe.Object | None:
         """Return what `path` names, through re-exports, or `None`."""
+        outer: Item = self.root
         item: Item = self.root
         if path != self.package and not path.startswith(self.package + "."):
             return None
@@ -75,7 +76,12 @@ class Tree:
             target = final(found)
             if target is None:
                 return None
-            item = target
+            outer, item = item, target
+        # `from p.tool import tool` in p: importers of p get the function, griffe the module of that name.
+        handed_on = outer.imports.get(item.name) if isinstance(outer, griffe.Module) else None
+        if handed_on == f"{item.path}.{item.name}":
+            inside = item.members[item.name]
+            return final(inside) or cast("griffe.Object", item)
         return cast("griffe.Object", item)
 
     def modules(self, module: griffe.Module | None = None) -> Iterator[griffe.Module]:
@@ -150,9 +156,12 @@ class Normal(ast.NodeTransformer):
             path = head
         path = f"{path}.{tail}" if tail else path
         target = self.tree.find(path)
+        if target is not None and is_type_parameter(target):
+            return ast.Name(target.name)
+        parameter = self.tree.find(path.rpartition(".")[0]) if tail in {"args", "kwargs"} else None
+        if parameter is not None and is_type_parameter(parameter):
+            return ast.parse(f"{parameter.name}.{tail}", mode="eval").body
         if target is not None:
-            if is_type_parameter(target):
-                return ast.Name(target.name)
             path = self.tree.public.get(target.path, target.path)
             private = path == target.path and not self.tree.public.get(path)
             if (
@@ -373,11 +382,11 @@ def members(tree: Tree, cls: griffe.Class) -> dict[str, Item | list[griffe.Funct
         hidden = hidden_base(tree, cls, base)
         if hidden:
             found |= members(tree, hidden)
-    for name, functions in cls.overloads.items():
-        found[name] = list(functions)
     for name, member in cls.members.items():
         if not member.is_alias:
             found[name] = member
+    # Overloads without an implementation, as stubs have them; beside them griffe makes up a dataclass's `__init__`.
+    found |= {name: list(functions) for name, functions in cls.overloads.items() if functions}
     dunder = re.compile(r"__\w+__")
     return {
         name: member
@@ -394,7 +403,7 @@ def describe(tree: Tree, path: str, item: Item | Sequence[griffe.Function]) -> I
             {"dataclass"} & item.labels and "__init__" in item.members and not item.members["__init__"].lineno
         )
         for name, member in members(tree, item).items():
-            if not (synthetic and name == "__init__"):
+            if not (synthetic and name == "__init__" and isinstance(member, griffe.Function)):
                 yield from describe(tree, f"{path}.{name}", member)
     elif isinstance(item, griffe.Function) and not item.overloads:
         yield path, function_facets(tree, item)

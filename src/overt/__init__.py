@@ -1,12 +1,14 @@
 """Agents with nothing to hide: what a run did, spent, awaited, was refused or repeated is read off its result."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from overt.agent import Agent
 from overt.clock import Clock, SystemClock
-from overt.driver.events import Event
 from overt.errors import DefinitionError, MissingDeps, NoModel, OvertError, RunStopped, ToolError, UsageError
 from overt.handle import Handle
 from overt.journal.store import Store
-from overt.ledger import Ledger
 from overt.message import (
     AssistantMessage,
     FilePart,
@@ -29,8 +31,12 @@ from overt.options import Options
 from overt.policy import Budget, HandleView, InboxItem, PostResult, ResumePolicy
 from overt.request import Answer, ReplayedCall, Request, WaitFor
 from overt.result import ErrorInfo, Limit, Replay, State, Status, TaskResult, Verdict
-from overt.runtime import Runtime
 from overt.tool import AnyTool, Tool, ToolContext, ToolDecorator, ToolResult, pending, tool
+
+if TYPE_CHECKING:
+    from overt.driver.events import Event
+    from overt.ledger import Ledger
+    from overt.runtime import Runtime
 
 __all__ = (
     "Agent",
@@ -89,3 +95,20 @@ __all__ = (
     "pending",
     "tool",
 )
+
+# What declares agents and tools is here at once; what runs them is loaded when it is first asked for.
+_LATER = {"Event": "overt.driver.events", "Ledger": "overt.ledger", "Runtime": "overt.runtime"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    found: object = getattr(import_module(_LATER[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -17,9 +17,10 @@ class Frozen(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(
         frozen=True,
         extra="forbid",
-        use_attribute_docstrings=True,
         ser_json_inf_nan="null",
         hide_input_in_errors=True,
+        # At first use instead of at import. For the same reason no `use_attribute_docstrings`: it parses the sources.
+        defer_build=True,
     )
 
 

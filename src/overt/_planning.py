@@ -19,7 +19,7 @@ from overt.tool import Tool
 
 __all__ = ("budget_of", "caps_of", "crew_of", "declared", "plan_of")
 
-NO_SETTINGS = ModelSettings()
+NO_SETTINGS = ModelSettings.model_construct()  # built the ordinary way it would cost at import
 NO_CAPS = Caps()
 
 
@@ -50,6 +50,7 @@ class _Declared:
                 {tool.name: cast(RunnableTool, tool).on_replay for tool in agent.tools},
                 caps_of(agent.budget),
                 agent.wait_for is not None,
+                None if agent.settings is None else agent.settings.max_output_tokens,
             )
             for name, agent in self.agents.items()
         }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -10,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, cast, get_origin, overload
 
-import anyio
 from typing_extensions import TypeForm, TypeVar, Unpack
 
 from overt._text import clean
@@ -251,18 +249,25 @@ class Agent(Generic[DepsT, OutputT]):
             raise UsageError(
                 "run_sync starts an event loop and cannot do so inside a running one: await agent.run(…)"
             )
+        import anyio  # not while agents are only declared
+
         return anyio.run(partial(self.run, prompt, **options))
 
 
 def in_event_loop() -> bool:
     """Say whether an event loop is running in this thread."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        # Nobody is in a trio run who has not imported it.
-        trio = sys.modules.get("trio")
-        return trio is not None and bool(trio.lowlevel.in_trio_run())
-    return True
+    # Nobody is in a loop of a package that has not been imported.
+    if "asyncio" in sys.modules:
+        from asyncio import get_running_loop
+
+        try:
+            get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            return True
+    trio = sys.modules.get("trio")
+    return trio is not None and bool(trio.lowlevel.in_trio_run())
 
 
 def instructions(agent: Agent[Any, Any], deps: object) -> str | None:

@@ -6,8 +6,6 @@ import time
 from datetime import UTC, datetime
 from typing import Protocol, runtime_checkable
 
-import anyio
-
 __all__ = ("Clock", "SystemClock")
 
 
@@ -41,4 +39,6 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         """`anyio.sleep(seconds)`."""
-        await anyio.sleep(seconds)
+        from anyio import sleep  # not while agents are only declared
+
+        await sleep(seconds)

@@ -105,7 +105,7 @@ class AwaitingAnswer(UsageError):
 
     def __init__(self, message: str, *, request_ids: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.request_ids = tuple(request_ids)
+        self.request_ids: tuple[str, ...] = tuple(request_ids)
 
 
 class UnknownRequest(UsageError):
@@ -117,7 +117,7 @@ class UnknownRequest(UsageError):
 
     def __init__(self, message: str, *, open: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.open = tuple(open)
+        self.open: tuple[str, ...] = tuple(open)
 
 
 class AlreadyAnswered(UsageError):
@@ -155,7 +155,7 @@ class InvalidAnswer(UsageError):
 
     def __init__(self, message: str, *, places: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.places = tuple(places)
+        self.places: tuple[str, ...] = tuple(places)
 
 
 class SpecDrift(UsageError):

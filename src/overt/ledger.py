@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator
 from decimal import Decimal
 
@@ -68,6 +67,8 @@ class Ledger(Frozen):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
+        import html
+
         head, *rows = self._rows()
         cells = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
         body = "".join(
@@ -80,11 +81,14 @@ class Ledger(Frozen):
 
     def to_mermaid(self) -> str:
         """Return the tree as a Mermaid flowchart."""
+        import html
+
         lines = ["flowchart TD"]
         names: dict[str, str] = {}
         for number, (_, ledger) in enumerate(self.walk()):
             names[ledger.handle] = f"n{number}"
-            label = f"{ledger.handle.rsplit('/', 1)[-1]}<br/>own {ledger.own.total_tokens:,} of {ledger.total.total_tokens:,} tokens"
+            tokens = f"own {ledger.own.total_tokens:,} of {ledger.total.total_tokens:,} tokens"
+            label = f"{ledger.handle.rsplit('/', 1)[-1]}<br/>{tokens}"
             lines.append(f'    n{number}["{html.escape(label, quote=True).replace("&lt;br/&gt;", "<br/>")}"]')
             parent = ledger.handle.rpartition("/")[0]
             if parent in names:

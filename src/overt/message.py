@@ -66,7 +66,7 @@ class ToolCall(Frozen):
     id: str
     """Ours, unique in the transcript; never the provider's."""
     name: str
-    arguments: dict[str, JsonValue] = {}
+    arguments: dict[str, JsonValue] = Field(default_factory=dict)
 
 
 class TextPart(Frozen):
@@ -133,7 +133,7 @@ class ToolMessage(Frozen):
     call_id: str
     name: str
     is_error: bool = False
-    metadata: dict[str, JsonValue] = {}
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)
 
 
 Message = Annotated[SystemMessage | UserMessage | AssistantMessage | ToolMessage, Field(discriminator="role")]
@@ -202,7 +202,7 @@ class ModelResponse(Frozen):
     raw_finish_reason: str | None = None
     """The provider's own word, kept as it came."""
     model: str = ""
-    invalid_arguments: dict[int, str] = {}
+    invalid_arguments: dict[int, str] = Field(default_factory=dict)
     """Raw argument text of the calls (by index) whose arguments were no JSON object."""
 
 

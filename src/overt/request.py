@@ -66,7 +66,8 @@ class Answer(Frozen, Generic[T]):
     """When it was accepted; set by the runtime."""
 
 
-WaitFor = Callable[[Request], Awaitable[Answer[Any] | None]]
+# Quoted, since `Answer[Any]` would be built when this is imported.
+WaitFor = Callable[[Request], "Awaitable[Answer[Any] | None]"]
 """Answers a request at once, inline; `None` parks the run instead.
 
 The tool that asked is entered again from its first line with the answer, inline as much as after a restart: what

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Sequence
+import builtins
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Generic, Self, cast
 
 import anyio
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 from typing_extensions import TypeVar, Unpack
 
 from overt._planning import budget_of, caps_of, crew_of, declared, plan_of
 from overt._text import clean
 from overt.agent import Agent, in_event_loop
 from overt.clock import Clock, SystemClock
+from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.budget import remaining
 from overt.core.desk import Refused
@@ -40,8 +42,8 @@ __all__ = ("Runtime",)
 
 OutputT = TypeVar("OutputT", default=str)
 DepsT = TypeVar("DepsT", default=None)
-T = TypeVar("T")
-MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
+T = TypeVar("T", default=str)
+MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message], config=ConfigDict(defer_build=True))
 
 
 class Runtime(Generic[OutputT]):
@@ -77,7 +79,7 @@ class Runtime(Generic[OutputT]):
         if tree is None:
             tree, log = Tree(), []
             first = i.Open(
-                clean(options.get("run_id") or uuid.uuid4().hex), agent.name, policy.value, plan_text
+                clean(options.get("run_id") or secrets.token_hex(16)), agent.name, policy.value, plan_text
             )
         self._driver = Driver(
             crew_of(agent, options),
@@ -87,9 +89,6 @@ class Runtime(Generic[OutputT]):
             first=first,
             tree=tree,
             log=log,
-        )
-        self._driver.has_wall = any(
-            caps.max_wall is not None for caps in (plan.root, *(a.caps for a in plan.agents.values()))
         )
         self._first = first
         if first is None and tree.plan.dump() != plan_text:
@@ -130,7 +129,8 @@ class Runtime(Generic[OutputT]):
 
     async def _expire(self) -> None:
         """Record what has expired, unless another driver is at work and will."""
-        tree, now = self._driver.tree, self._driver.now()
+        tree = self._driver.tree
+        now = max(self._driver.now(), tree.now)
         due = [
             r
             for r in tree.requests.values()
@@ -138,12 +138,12 @@ class Runtime(Generic[OutputT]):
         ]
         if not due:
             return
+        driver = self._driver
         try:
-            await self._driver.acquire()
+            await driver.decided(partial(driver.step, i.Expire(drive=False)))
         except RunConflict:
             return
-        await self._driver.step(i.Expire(drive=False))
-        await self._driver.release()
+        await driver.release()
 
     # ------------------------------------------------------------ identity
 
@@ -198,8 +198,7 @@ class Runtime(Generic[OutputT]):
             spawn = i.Spawn("root", self._agent.name, None, self._history, True)
             return await driver.step(spawn, i.Wake(entry, clean(prompt), True), wants=True)
 
-        await driver.drive(work, self._settled(entry))
-        return self.result()
+        return cast("TaskResult[OutputT]", await self._ended(work, entry))
 
     async def resume(
         self, answer: Answer[Any] | Sequence[Answer[Any]], *, policy: ResumePolicy | None = None
@@ -234,15 +233,13 @@ class Runtime(Generic[OutputT]):
         self._entry()
 
         async def work() -> Any:
-            with driver.preparing():
-                specs = [await checked(driver, a) for a in answers]
-            steps: list[i.Input] = [i.Expire(drive=False), i.Deliver(tuple(specs), policy and policy.value)]
+            specs = await checked(driver, answers)
+            steps: list[i.Input] = [i.Expire(drive=False), i.Deliver(specs, policy and policy.value)]
             if driver.cut():
                 steps.insert(0, i.Recover(None, failed=False, verb="resume"))
             return await driver.step(*steps, wants=True)
 
-        await driver.drive(work, self._through())
-        return self.result()
+        return cast("TaskResult[OutputT]", await self._ended(work, self._entry().id))
 
     def resume_sync(
         self, answer: Answer[Any] | Sequence[Answer[Any]], *, policy: ResumePolicy | None = None
@@ -281,7 +278,7 @@ class Runtime(Generic[OutputT]):
             UsageError: This runtime is at work on it, or the run was never started.
         """
         driver = self._driver
-        self._entry()
+        entry = self._entry()
         if driver.live and driver.tree.root.live:
             raise UsageError(f"run {self.id} is at work in this runtime; there is nothing to recover")
 
@@ -292,8 +289,7 @@ class Runtime(Generic[OutputT]):
             steps = (i.Expire(drive=False), i.Recover(policy and policy.value))
             return await driver.step(*steps, wants=True)
 
-        await driver.drive(work, self._through(), force=force)
-        return self.result()
+        return cast("TaskResult[OutputT]", await self._ended(work, entry.id, force=force))
 
     async def extend(self, budget: Budget, *, handle: Handle | str | None = None) -> TaskResult[OutputT]:
         """Raise caps and go on with the wake they stopped, entering exactly the calls that were left open.
@@ -310,14 +306,13 @@ class Runtime(Generic[OutputT]):
             RunConflict: Another driver has the run.
         """
         driver = self._driver
-        self._entry()
+        entry = self._entry()
         target = None if handle is None else self._node(handle).id
 
         async def work() -> Any:
             return await driver.step(i.Extend(caps_of(budget), target), wants=True)
 
-        await driver.drive(work, self._through())
-        return self.result()
+        return cast("TaskResult[OutputT]", await self._ended(work, entry.id))
 
     # ------------------------------------------------------------ verbs
 
@@ -334,9 +329,9 @@ class Runtime(Generic[OutputT]):
             HandleClosed: The parent is closed.
         """
         parent_id = _id(parent)
-        await self._verb(i.Spawn(parent_id, agent, None if budget is None else caps_of(budget)), None)
-        node = self._driver.tree.nodes[parent_id].children[-1]
-        return Handle(node.id, agent=node.agent)
+        facts = await self._verb(i.Spawn(parent_id, agent, None if budget is None else caps_of(budget)), None)
+        (spawned,) = (fact for fact in facts if isinstance(fact, f.HandleSpawned))
+        return Handle(spawned.handle, agent=agent)
 
     async def post(self, handle: Handle | str, item: InboxItem) -> PostResult:
         """Put an item into a handle's inbox; it is drained by the next wake and wakes nobody.
@@ -363,7 +358,7 @@ class Runtime(Generic[OutputT]):
         """
         id = _id(handle)
         return await self._answered(
-            i.Wake(id, clean(prompt)), None if self._driver.live else self._settled(id)
+            i.Wake(id, clean(prompt)), None if self._driver.live else self._settled(id)[0]
         )
 
     async def wait(self, handle: Handle | str, *, timeout: float | None = None) -> TaskResult[object]:
@@ -374,9 +369,10 @@ class Runtime(Generic[OutputT]):
             timeout: Seconds; then the result has status `timeout` and the handle runs on. `None` waits for ever.
         """
         node = self._node(handle)
-        await self._driver.until_holds(self._settled(node.id), timeout=timeout)
+        settled, found = self._settled(node.id)
+        await self._driver.until_holds(settled, timeout=timeout)
         self._driver.raise_stopped()
-        return self._result(node)
+        return found[0] if found else self._result(node)
 
     async def run_turn(self, handle: Handle | str, prompt: str) -> TaskResult[object]:
         """`wake`, then `wait`.
@@ -423,14 +419,18 @@ class Runtime(Generic[OutputT]):
             await driver.until_holds(lambda: node.live == 0, timeout=driver.crew.shutdown)
         await self._verb(i.Close(node.id, None if reason is None else clean(reason)), None)
 
-    async def _verb(self, inp: i.Input, holds: Callable[[], bool] | None) -> None:
+    async def _verb(self, inp: i.Input, holds: Callable[[], bool] | None) -> Sequence[f.Fact]:
         driver = self._driver
         live = driver.live
+        facts: builtins.list[f.Fact] = []
 
         async def work() -> Any:
-            return await driver.step(inp, wants=True)
+            slot = await driver.step(inp, wants=True)
+            facts.extend(slot.facts)
+            return slot
 
         await driver.drive(work, holds or (_at_once if live else driver.quiet))
+        return facts
 
     async def _answered(self, inp: i.Input, holds: Callable[[], bool] | None) -> PostResult:
         try:
@@ -474,7 +474,9 @@ class Runtime(Generic[OutputT]):
     def remaining(self, handle: Handle | str) -> Budget:
         """Return what a handle may still spend, its ancestors' caps included; `None` where nothing caps it."""
         driver = self._driver
-        return budget_of(remaining(driver.tree, self._node(handle), driver.now()))
+        # Time runs for what is being performed; what was cut off has stood still since its last record.
+        now = driver.now() if driver.working else driver.tree.now
+        return budget_of(remaining(driver.tree, self._node(handle), now))
 
     def transcript(self, handle: Handle | str) -> tuple[Message, ...]:
         """Return a handle's committed transcript: what a rewind would start from. Copies; change them at will."""
@@ -552,21 +554,31 @@ class Runtime(Generic[OutputT]):
         return node
 
     def _result(self, node: Node) -> TaskResult[Any]:
-        return result_of(self._driver.tree, node, live=self._driver.live)
+        return result_of(self._driver.tree, node, live=self._driver.working)
 
-    def _through(self) -> Callable[[], bool]:
-        """Whether what a resume set going is through: all of it, or beside other work what the entry waits for."""
-        return self._settled(self._entry().id) if self._driver.live else self._driver.quiet
+    async def _ended(
+        self, work: Callable[[], Awaitable[Any]], handle: str, *, force: bool = False
+    ) -> TaskResult[Any]:
+        settled, found = self._settled(handle)
+        await self._driver.drive(work, settled, force=force)
+        return found[0] if found else self._result(self._node(handle))
 
-    def _settled(self, handle: str) -> Callable[[], bool]:
-        """Whether a handle neither runs nor waits for a slot, and `on_pending` has been told."""
+    def _settled(self, handle: str) -> tuple[Callable[[], bool], builtins.list[TaskResult[Any]]]:
+        """Whether a handle neither runs nor waits for a slot, and `on_pending` has been told.
+
+        The second value holds the result of the first moment it did neither: by the time whoever waits is woken, the
+        handle may have its next wake.
+        """
         driver = self._driver
         nodes = driver.tree.nodes
+        found: builtins.list[TaskResult[Any]] = []
 
         def settled() -> bool:
-            return nodes[handle].live == 0 and not driver.tells()
+            if not found and nodes[handle].live == 0:
+                found.append(self._result(nodes[handle]))
+            return bool(found) and not driver.tells()
 
-        return settled
+        return settled, found
 
 
 def _at_once() -> bool:

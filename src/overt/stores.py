@@ -1,9 +1,13 @@
-"""Where journals are kept: in memory, or in one SQLite file for every process of a machine."""
+"""Where journals are kept: in memory, or in one SQLite file for every process of a machine.
+
+`Store` is what a store of your own has to do; the rest are the values it takes and gives.
+"""
 
 from __future__ import annotations
 
 from overt.journal.memory import MemoryStore
+from overt.journal.record import Record
 from overt.journal.sqlite import SQLiteStore
-from overt.journal.store import Store
+from overt.journal.store import Claim, ImmediateStore, Owner, RunInfo, Store
 
-__all__ = ("MemoryStore", "SQLiteStore", "Store")
+__all__ = ("Claim", "ImmediateStore", "MemoryStore", "Owner", "Record", "RunInfo", "SQLiteStore", "Store")

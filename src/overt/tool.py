@@ -8,6 +8,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from types import FrameType
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, cast, overload
 
@@ -16,6 +17,7 @@ from typing_extensions import TypeForm, TypeVar
 
 from overt._canonical import NotJson, adapter, encode, jsonable
 from overt._docstring import read_docstring
+from overt._frozen import trusted
 from overt._question import Channel, Question, make_question
 from overt._schema import Parameters
 from overt._signature import read_signature, return_annotation
@@ -33,6 +35,12 @@ T = TypeVar("T")
 P = ParamSpec("P")
 R = TypeVar("R")
 ReturnT = TypeVar("ReturnT", covariant=True)
+
+
+@cache
+def _answer_class() -> type[Answer[Any]]:
+    """Kept, because pydantic makes a parametrised model anew whenever nobody holds the last one; not at import."""
+    return Answer[Any]
 
 
 class ResultInvalid(TypeError):
@@ -275,8 +283,14 @@ def _typed(answer: Answer[JsonValue], answer_type: object) -> Answer[Any]:
                 "the answer does not fit what the tool asked for: " + "; ".join(places), places=places
             ) from error
         data = None
-    return Answer[Any].model_construct(
-        id=answer.id, ok=answer.ok, data=data, reason=answer.reason, by=answer.by, at=answer.at
+    return trusted(
+        _answer_class(),
+        id=answer.id,
+        ok=answer.ok,
+        data=data,
+        reason=answer.reason,
+        by=answer.by,
+        at=answer.at,
     )
 
 

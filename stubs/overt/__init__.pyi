@@ -1,9 +1,10 @@
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
+from types import FrameType
 from typing import (
     Any,
     Concatenate,
@@ -11,13 +12,22 @@ from typing import (
     Literal,
     ParamSpec,
     Protocol,
-    TypedDict,
+    Self,
     overload,
     runtime_checkable,
 )
 
 from pydantic import AwareDatetime, BaseModel, JsonValue
-from typing_extensions import TypeForm, TypeVar, Unpack
+from typing_extensions import TypedDict, TypeForm, TypeVar, Unpack
+
+from overt.errors import DefinitionError as DefinitionError
+from overt.errors import MissingDeps as MissingDeps
+from overt.errors import NoModel as NoModel
+from overt.errors import OvertError as OvertError
+from overt.errors import RunStopped as RunStopped
+from overt.errors import ToolError as ToolError
+from overt.errors import UsageError as UsageError
+from overt.stores import Claim, Owner, Record, RunInfo
 
 DepsT = TypeVar("DepsT", default=None)
 CtxT = TypeVar("CtxT", covariant=True, default=object)
@@ -27,6 +37,7 @@ T = TypeVar("T", default=JsonValue)
 D = TypeVar("D")
 P = ParamSpec("P")
 R = TypeVar("R")
+ReturnT = TypeVar("ReturnT", covariant=True)
 
 # ---------------------------------------------------------------- results
 
@@ -160,7 +171,7 @@ class ToolCall(BaseModel):
     name: str
     arguments: dict[str, JsonValue] = {}
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class ToolResult:
     output: str
     is_error: bool
@@ -170,17 +181,20 @@ class ToolResult:
         self, output: str = "", *, is_error: bool = False, metadata: Mapping[str, object] | None = None
     ) -> None: ...
 
+@dataclass(frozen=True, kw_only=True)
 class ToolContext(Generic[CtxT]):
+    deps: CtxT
     run_id: str
     handle: str
     agent: str
     call: ToolCall
-    answer: Answer[Any] | None
-    answers: tuple[Answer[Any], ...]
     idempotency_key: str
-    attempt: int
+    attempt: int = 1
+    answers: tuple[Answer[Any], ...] = ()
+    _channel: object
+
     @property
-    def deps(self) -> CtxT: ...
+    def answer(self) -> Answer[Any] | None: ...
     @overload
     async def ask(
         self,
@@ -213,14 +227,39 @@ class AnyTool(Protocol[ToolDepsT]):
     def input_schema(self) -> dict[str, JsonValue]: ...
     def __takes_deps__(self, deps: ToolDepsT, /) -> None: ...
 
-class Tool(Generic[D, P, R]):
-    name: str
-    description: str
-    input_schema: dict[str, JsonValue]
-    on_replay: Literal["rerun", "reuse"]
-    timeout: float | None
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
-    def __takes_deps__(self, deps: D, /) -> None: ...
+class Tool(Generic[ToolDepsT, P, ReturnT]):
+    def __init__(
+        self,
+        fn: Callable[P, ReturnT],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        on_replay: Literal["rerun", "reuse"] = "rerun",
+        timeout: float | None = None,
+        _frame: FrameType | None = None,
+    ) -> None: ...
+    __wrapped__: Callable[P, ReturnT]
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> ReturnT: ...
+    def __takes_deps__(self, deps: ToolDepsT, /) -> None: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def input_schema(self) -> dict[str, JsonValue]: ...
+    @property
+    def on_replay(self) -> Literal["rerun", "reuse"]: ...
+    @property
+    def timeout(self) -> float | None: ...
+    @property
+    def spec(self) -> ToolSpec: ...
+    @property
+    def is_async(self) -> bool: ...
+    @property
+    def takes_context(self) -> bool: ...
+    def canonical(self, raw: Mapping[str, object] | str) -> str: ...
+    def bind(self, canonical: str) -> tuple[tuple[Any, ...], dict[str, Any]]: ...
+    def as_result(self, value: object) -> ToolResult: ...
 
 class ToolDecorator(Protocol):
     @overload
@@ -232,10 +271,14 @@ class ToolDecorator(Protocol):
 
 @overload
 def tool(
-    fn: Callable[Concatenate[ToolContext[D], P], R], /
+    fn: Callable[Concatenate[ToolContext[D], P], R],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    on_replay: Literal["rerun", "reuse"] = "rerun",
+    timeout: float | None = None,
 ) -> Tool[D, Concatenate[ToolContext[D], P], R]: ...
-@overload
-def tool(fn: Callable[P, R], /) -> Tool[object, P, R]: ...
 @overload
 def tool(
     fn: Callable[P, R],
@@ -245,7 +288,7 @@ def tool(
     description: str | None = None,
     on_replay: Literal["rerun", "reuse"] = "rerun",
     timeout: float | None = None,
-) -> Tool[Any, P, R]: ...
+) -> Tool[object, P, R]: ...
 @overload
 def tool(
     *,
@@ -486,8 +529,20 @@ class Event(BaseModel):
     kind: str
     position: int
     handle: str
+    at: datetime
+    data: dict[str, JsonValue] = {}
 
-class Ledger:
+class Ledger(BaseModel):
+    handle: str
+    agent: str
+    state: State
+    status: str
+    own: Usage
+    total: Usage
+    cost: Decimal | None = None
+    children: tuple[Ledger, ...] = ()
+
+    def walk(self) -> Iterator[tuple[int, Ledger]]: ...
     def to_mermaid(self) -> str: ...
 
 @runtime_checkable
@@ -496,7 +551,41 @@ class Clock(Protocol):
     def monotonic(self) -> float: ...
     async def sleep(self, seconds: float) -> None: ...
 
-class Store(Protocol): ...
+@runtime_checkable
+class Store(Protocol):
+    async def create(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        agent: str,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
+    ) -> Claim: ...
+    async def append(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        after: int,
+        epoch: int,
+        status: str,
+        release: bool = False,
+    ) -> None: ...
+    async def read(self, run_id: str, *, after: int = 0) -> Sequence[Record]: ...
+    async def info(self, run_id: str) -> RunInfo: ...
+    async def claim(
+        self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False
+    ) -> Claim: ...
+    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> None: ...
+    async def release(self, run_id: str, *, epoch: int) -> None: ...
+    async def close(self) -> None: ...
+
+class SystemClock:
+    def now(self) -> datetime: ...
+    def monotonic(self) -> float: ...
+    async def sleep(self, seconds: float) -> None: ...
 
 class RunStream(Generic[OutputT]):
     runtime: Runtime[OutputT]
@@ -531,8 +620,22 @@ class Options(TypedDict, Generic[DepsT], total=False):
 
 # ---------------------------------------------------------------- agents and runs
 
+# Later, keyword-only like the rest: guardrails, completion, hooks, on_metric, on_spawn, on_close.
+@dataclass(frozen=True, init=False)
 class Agent(Generic[DepsT, OutputT]):
     name: str
+    does: str
+    tools: tuple[AnyTool[DepsT], ...]
+    soul: str | Callable[[DepsT], str] | None
+    soul_file: Path | None
+    team: tuple[Agent[Any, Any], ...]
+    budget: Budget | None
+    model: Model | str | None
+    settings: ModelSettings | None
+    wait_for: WaitFor | None
+    output_type: TypeForm[OutputT]
+    deps_type: type[DepsT] | None
+
     @overload
     def __init__(
         self: Agent[None, str],
@@ -547,38 +650,26 @@ class Agent(Generic[DepsT, OutputT]):
         model: Model | str | None = None,
         settings: ModelSettings | None = None,
         wait_for: WaitFor | None = None,
-        guardrails: Sequence[Guardrail] = (),
-        completion: Completion | None = None,
-        hooks: Hooks | None = None,
-        on_metric: Callable[[MetricEvent], None] | None = None,
-        on_spawn: Callable[[Handle], None] | None = None,
-        on_close: Callable[[Handle, str], None] | None = None,
     ) -> None: ...
     @overload
     def __init__(
-        self: Agent[DepsT, str],
+        self: Agent[D, str],
         name: str,
         *,
         does: str,
-        tools: Sequence[AnyTool[DepsT]] = (),
-        soul: str | Callable[[DepsT], str] | None = None,
+        tools: Sequence[AnyTool[D]] = (),
+        soul: str | Callable[[D], str] | None = None,
         soul_file: str | Path | None = None,
         team: Sequence[Agent[Any, Any]] = (),
         budget: Budget | None = None,
         model: Model | str | None = None,
         settings: ModelSettings | None = None,
         wait_for: WaitFor | None = None,
-        guardrails: Sequence[Guardrail] = (),
-        completion: Completion | None = None,
-        hooks: Hooks | None = None,
-        on_metric: Callable[[MetricEvent], None] | None = None,
-        on_spawn: Callable[[Handle], None] | None = None,
-        on_close: Callable[[Handle, str], None] | None = None,
-        deps_type: type[DepsT],
+        deps_type: TypeForm[D],
     ) -> None: ...
     @overload
     def __init__(
-        self: Agent[None, OutputT],
+        self: Agent[None, T],
         name: str,
         *,
         does: str,
@@ -590,47 +681,36 @@ class Agent(Generic[DepsT, OutputT]):
         model: Model | str | None = None,
         settings: ModelSettings | None = None,
         wait_for: WaitFor | None = None,
-        guardrails: Sequence[Guardrail] = (),
-        completion: Completion | None = None,
-        hooks: Hooks | None = None,
-        on_metric: Callable[[MetricEvent], None] | None = None,
-        on_spawn: Callable[[Handle], None] | None = None,
-        on_close: Callable[[Handle, str], None] | None = None,
-        output_type: TypeForm[OutputT],
+        output_type: TypeForm[T],
     ) -> None: ...
     @overload
     def __init__(
-        self: Agent[DepsT, OutputT],
+        self: Agent[D, T],
         name: str,
         *,
         does: str,
-        tools: Sequence[AnyTool[DepsT]] = (),
-        soul: str | Callable[[DepsT], str] | None = None,
+        tools: Sequence[AnyTool[D]] = (),
+        soul: str | Callable[[D], str] | None = None,
         soul_file: str | Path | None = None,
         team: Sequence[Agent[Any, Any]] = (),
         budget: Budget | None = None,
         model: Model | str | None = None,
         settings: ModelSettings | None = None,
         wait_for: WaitFor | None = None,
-        guardrails: Sequence[Guardrail] = (),
-        completion: Completion | None = None,
-        hooks: Hooks | None = None,
-        on_metric: Callable[[MetricEvent], None] | None = None,
-        on_spawn: Callable[[Handle], None] | None = None,
-        on_close: Callable[[Handle, str], None] | None = None,
-        output_type: TypeForm[OutputT],
-        deps_type: type[DepsT],
+        output_type: TypeForm[T],
+        deps_type: TypeForm[D],
     ) -> None: ...
+    def __copy__(self) -> Self: ...
+    def with_team(self, *team: Agent[Any, Any]) -> Agent[DepsT, OutputT]: ...
+    def stream(self, prompt: str, **options: Unpack[Options[DepsT]]) -> RunStream[OutputT]: ...
+    def loop(self, **options: Unpack[Options[DepsT]]) -> Loop[OutputT]: ...
+    def as_tool(self, *, name: str | None = None, description: str | None = None) -> AnyTool[Any]: ...
     async def run(
         self, prompt: str, **options: Unpack[Options[DepsT]]
     ) -> tuple[TaskResult[OutputT], Runtime[OutputT]]: ...
     def run_sync(
         self, prompt: str, **options: Unpack[Options[DepsT]]
     ) -> tuple[TaskResult[OutputT], Runtime[OutputT]]: ...
-    def stream(self, prompt: str, **options: Unpack[Options[DepsT]]) -> RunStream[OutputT]: ...
-    def loop(self, **options: Unpack[Options[DepsT]]) -> Loop[OutputT]: ...
-    def as_tool(self, *, name: str | None = None, description: str | None = None) -> AnyTool[Any]: ...
-    def with_team(self, *team: Agent[Any, Any]) -> Agent[DepsT, OutputT]: ...
 
 class Loop(Generic[OutputT]):
     status: State
@@ -662,19 +742,23 @@ class Handle:
     id: str
     agent: str
 
+    def __init__(self, id: str, *, agent: str) -> None: ...
+
 class Runtime(Generic[OutputT]):
-    id: str
-    root: Handle
-    policy: ResumePolicy
     def __init__(self, agent: Agent[DepsT, OutputT], **options: Unpack[Options[DepsT]]) -> None: ...
     @classmethod
     async def open(
         cls, agent: Agent[DepsT, T], run_id: str, /, **options: Unpack[Options[DepsT]]
     ) -> Runtime[T]: ...
-    async def __aenter__(self) -> Runtime[OutputT]: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def root(self) -> Handle: ...
+    @property
+    def policy(self) -> ResumePolicy: ...
+    async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *exc: object) -> None: ...
     async def run(self, prompt: str) -> TaskResult[OutputT]: ...
-    def result(self) -> TaskResult[OutputT]: ...
     async def resume(
         self, answer: Answer[Any] | Sequence[Answer[Any]], *, policy: ResumePolicy | None = None
     ) -> TaskResult[OutputT]: ...
@@ -694,6 +778,7 @@ class Runtime(Generic[OutputT]):
     async def close(
         self, handle: Handle | str | None = None, *, force: bool = False, reason: str | None = None
     ) -> None: ...
+    def result(self) -> TaskResult[OutputT]: ...
     def list(self) -> tuple[HandleView, ...]: ...
     def inspect(self, handle: Handle | str) -> HandleView: ...
     def handle(self, id: str) -> Handle: ...

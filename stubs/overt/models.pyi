@@ -1,10 +1,17 @@
+from collections.abc import Callable
+from typing import Literal
+
 from openai import AsyncOpenAI
 
-from overt import Model, ModelRequest, ModelResponse, ModelSettings
+from overt import Model as Model
+from overt import ModelRequest as ModelRequest
+from overt import ModelResponse as ModelResponse
+from overt import ModelSettings as ModelSettings
 
 def resolve(name: str) -> Model: ...
+def register(provider: str, factory: Callable[[str], Model]) -> None: ...
 
-class OpenAIModel(Model):
+class OpenAIModel:
     def __init__(
         self,
         name: str,
@@ -13,12 +20,14 @@ class OpenAIModel(Model):
         base_url: str | None = None,
         api_key: str | None = None,
         settings: ModelSettings | None = None,
+        output_limit_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens",
     ) -> None: ...
     @property
     def name(self) -> str: ...
+    def check(self) -> None: ...
     async def generate(self, request: ModelRequest) -> ModelResponse: ...
 
-class OpenAIResponsesModel(Model):
+class OpenAIResponsesModel:
     def __init__(
         self,
         name: str,

@@ -1,19 +1,59 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from types import EllipsisType
+from typing import Final, Literal, TypeAlias, final
 
 from pydantic import JsonValue
 
-from overt import Clock, Model, ModelRequest, ModelResponse, Store
+from overt import Clock, Model, ModelRequest, ModelResponse, Store, Usage
+from overt.stores import Claim, Owner, Record, RunInfo
 
-class Part: ...
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    text: str = ""
+    tool: str | None = None
+    arguments: Mapping[str, JsonValue] | None = None
+    raw: str | None = None
+    id: str | None = None
+    tokens: int | None = None
+    usage: Usage | EllipsisType | None = ...
+    finish: Literal["stop", "tool_calls", "length", "content_filter", "refusal", "unknown"] | None = None
 
-Reply = Part | str | Sequence[Part | str]
-Script = Sequence[Reply] | Mapping[str, Sequence[Reply]] | Callable[[ModelRequest], Reply | Awaitable[Reply]]
+    def with_options(
+        self,
+        *,
+        id: str | None = None,
+        tokens: int | None = None,
+        usage: Usage | EllipsisType | None = ...,
+        finish: Literal["stop", "tool_calls", "length", "content_filter", "refusal", "unknown"] | None = None,
+    ) -> Part: ...
 
-def say(text: str, *, tokens: int | None = None) -> Part: ...
-def call(tool: str, /, **arguments: JsonValue) -> Part: ...
+Reply: TypeAlias = Part | str | ModelResponse | BaseException | type[BaseException] | Sequence[Part | str]
+Script: TypeAlias = (
+    Sequence[Reply] | Mapping[str, "Script"] | Callable[[ModelRequest], Reply | Awaitable[Reply]]
+)
 
-class MockModel(Model):
+def say(
+    text: str,
+    *,
+    tokens: int | None = None,
+    usage: Usage | EllipsisType | None = ...,
+    finish: Literal["stop", "tool_calls", "length", "content_filter", "refusal", "unknown"] | None = None,
+) -> Part: ...
+def call(tool: str, /, **arguments: object) -> Part: ...
+def raw_call(
+    tool: str,
+    text: str,
+    *,
+    id: str | None = None,
+    tokens: int | None = None,
+    usage: Usage | EllipsisType | None = ...,
+    finish: Literal["stop", "tool_calls", "length", "content_filter", "refusal", "unknown"] | None = None,
+) -> Part: ...
+
+class MockModel:
+    requests: list[ModelRequest]
     def __init__(
         self,
         script: Script | None = None,
@@ -22,20 +62,89 @@ class MockModel(Model):
         name: str = "mock",
         tokens: int = 100,
         think_time: float = 0.0,
+        clock: Clock | None = None,
+        record: bool = True,
     ) -> None: ...
     @property
     def name(self) -> str: ...
     async def generate(self, request: ModelRequest) -> ModelResponse: ...
 
-class VirtualClock(Clock):
+class VirtualClock:
     def __init__(self, start: datetime = ...) -> None: ...
     def now(self) -> datetime: ...
     def monotonic(self) -> float: ...
+    @property
+    def sleepers(self) -> int: ...
     async def sleep(self, seconds: float) -> None: ...
     async def advance(self, seconds: float) -> None: ...
+    def set_wall(self, to: datetime) -> None: ...
+    async def wait_for_sleepers(self, count: int = 1) -> None: ...
 
+class Crashed(BaseException): ...
+
+@final
+class Gate:
+    def __init__(self) -> None: ...
+    async def reached(self) -> None: ...
+    def release(self) -> None: ...
+    async def wait(self) -> None: ...
+
+@final
 class CrashingStore(Store):
-    def __init__(self, inner: Store, *, crash_at: int) -> None: ...
+    def __init__(
+        self, inner: Store, *, crash_at: int | None = None, when: Literal["before", "after"] = "before"
+    ) -> None: ...
+    @property
+    def appends(self) -> int: ...
+    @property
+    def crashed(self) -> bool: ...
+    @property
+    def survivor(self) -> Store: ...
+    def hold(self, n: int) -> Gate: ...
+    async def create(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        agent: str,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
+    ) -> Claim: ...
+    async def append(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        after: int,
+        epoch: int,
+        status: str,
+        release: bool = False,
+    ) -> None: ...
+    async def read(self, run_id: str, *, after: int = 0) -> Sequence[Record]: ...
+    async def info(self, run_id: str) -> RunInfo: ...
+    async def claim(
+        self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False
+    ) -> Claim: ...
+    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> None: ...
+    async def release(self, run_id: str, *, epoch: int) -> None: ...
+    async def close(self) -> None: ...
 
-async def store_conformance(make_store: Callable[[], Store]) -> None: ...
+@final
+class StoreCheck:
+    name: Final[str]
+    needs_reopen: Final[bool]
+    def __init__(
+        self, body: Callable[[Store, Callable[[], Store]], Awaitable[None]], *, needs_reopen: bool
+    ) -> None: ...
+    async def __call__(
+        self, make_store: Callable[[], Store], *, reopen: Callable[[], Store] | None = None
+    ) -> None: ...
+
+STORE_CHECKS: Final[tuple[StoreCheck, ...]]
+STORE_REOPEN_CHECKS: Final[tuple[StoreCheck, ...]]
+
+async def store_conformance(
+    make_store: Callable[[], Store], *, reopen: Callable[[Store], Store] | None = None
+) -> None: ...
 async def model_conformance(make_model: Callable[[], Model]) -> None: ...

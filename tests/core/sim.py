@@ -16,7 +16,7 @@ from overt.core.decide import decide
 from overt.core.effects import AskHost, CallModel, CallTool
 from overt.core.plan import AgentPlan, Plan
 from overt.core.render import committed
-from overt.core.tree import CallState, Node, Tree
+from overt.core.tree import Call, CallState, Node, Tree
 from overt.core.views import result_of
 from overt.journal.codec import decode, record
 from overt.message import AssistantMessage, ToolMessage
@@ -78,12 +78,13 @@ class Sim:
         return self.step(i.ModelDone(effect.id, text, calls, **options))
 
     def tool(self, name: str, handle: str | None = None) -> CallTool:
-        for effect in self.effects(CallTool, handle):
+        effects: list[CallTool] = self.effects(CallTool, handle)
+        for effect in effects:
             if self.call_of(effect).name == name:
                 return effect
         raise AssertionError(f"no open {name}: {list(self.tree.open.values())}")
 
-    def call_of(self, effect: CallTool) -> Any:
+    def call_of(self, effect: CallTool) -> Call:
         wake = self.tree.nodes[effect.handle].wake
         assert wake is not None
         return next(c for c in wake.batch or () if c.id == effect.call)
@@ -159,7 +160,7 @@ def snapshot(value: Any, seen: tuple[int, ...] = ()) -> Any:
     if isinstance(value, Node) and seen:
         return f"<{value.id}>"
     if isinstance(value, dict):
-        return {k: snapshot(v, seen if not seen else seen) for k, v in value.items()}
+        return {k: snapshot(v, seen) for k, v in value.items()}
     if isinstance(value, (list, tuple, deque)):
         return [snapshot(v, seen) for v in value]
     if isinstance(value, (set, frozenset)):
@@ -221,7 +222,8 @@ def check(sim: Sim) -> None:
         ), node.id
         assert node.running == sum(k.state is State.RUNNING for k in kids) <= slots(node)
         assert list(node.queue) == [k for k in node.queue if k.queued is not None]
-        assert not (node.queue and node.running < slots(node)) or node.state is State.CLOSED, (
+        cut_off = any(n.wake is not None and n.wake.cut for n in below)
+        assert not (node.queue and node.running < slots(node)) or node.state is State.CLOSED or cut_off, (
             f"a free slot and a queue under {node.id}"
         )
         _check_wake(sim, node)

@@ -8,7 +8,7 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overt.core.keys import idempotency_key, request_id
+from overt.core.keys import call_key, idempotency_key, request_id
 
 texts = (
     st.text(max_size=6)
@@ -137,3 +137,29 @@ def test_keys_are_the_same_in_every_process_and_release() -> None:
     made = idempotency_key("run", "root/a.1", 1, "charge", '{"amount":5,"note":"é"}', 0)
     assert made == "69b894c0d47bafbdbd9411f8b7a96dfe"
     assert request_id("run", "root/a.1", 1, made, 0) == "req_cdb03b8cb811d1a16cf1707c"
+
+
+@given(
+    st.text(),
+    st.text(),
+    st.integers(1, 99),
+    st.text(),
+    st.dictionaries(
+        st.text(),
+        st.recursive(
+            st.none()
+            | st.booleans()
+            | st.integers()
+            | st.text()
+            | st.floats(allow_nan=False, allow_infinity=False),
+            lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        ),
+    ),
+)
+def test_the_key_put_together_is_the_key_of_the_parsed_arguments(
+    run_id: str, handle: str, wake: int, tool: str, arguments: dict[str, object]
+) -> None:
+    canonical = json.dumps(arguments, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    assert call_key(run_id, handle, wake, tool, canonical, 2) == idempotency_key(
+        run_id, handle, wake, tool, canonical, 2
+    )

@@ -13,8 +13,7 @@ from overt.core import inputs as i
 from overt.core.desk import Refused
 from overt.core.effects import AskHost, CallModel, CallTool, Notify
 from overt.errors import UsageError
-
-from .sim import Sim, call, check, plan, task, tree_snapshot
+from tests.core.sim import Sim, call, check, plan, task, tree_snapshot
 
 small = st.integers(0, 12)
 caps = st.builds(
@@ -207,11 +206,9 @@ class Machine(RuleBasedStateMachine):
         assert entry is not None
         if entry.wake is not None and entry.wake.limit_at is not None:
             caps = self.sim.node(entry.wake.limit_at).caps
-            raised = f.Caps(
-                *(
-                    v + by if isinstance(v, int) and n != "max_depth" else None
-                    for n, v in zip(f.Caps._fields, caps, strict=True)
-                )
+            raised = f.Caps._make(
+                v + by if isinstance(v, int) and n != "max_depth" else None
+                for n, v in zip(f.Caps._fields, caps, strict=True)
             )
             self.step(i.Extend(raised))
 

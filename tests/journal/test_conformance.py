@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from overt.stores import MemoryStore, SQLiteStore, Store
-from overt.testing.store_conformance import CHECKS, REOPEN_CHECKS, StoreCheck
+from overt.testing import STORE_CHECKS, STORE_REOPEN_CHECKS, StoreCheck
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=str)
+@pytest.mark.parametrize("check", STORE_CHECKS, ids=str)
 async def test_memory(check: StoreCheck) -> None:
     await check(MemoryStore)
 
 
-@pytest.mark.parametrize("check", [*CHECKS, *REOPEN_CHECKS], ids=str)
+@pytest.mark.parametrize("check", [*STORE_CHECKS, *STORE_REOPEN_CHECKS], ids=str)
 async def test_sqlite(check: StoreCheck, tmp_path: Path) -> None:
     def make() -> Store:
         return SQLiteStore(tmp_path / "runs.db")
@@ -27,4 +27,4 @@ async def test_sqlite(check: StoreCheck, tmp_path: Path) -> None:
 
 async def test_a_check_that_needs_reopen_says_so() -> None:
     with pytest.raises(TypeError, match="reopen"):
-        await REOPEN_CHECKS[0](MemoryStore)
+        await STORE_REOPEN_CHECKS[0](MemoryStore)

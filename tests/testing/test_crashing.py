@@ -14,8 +14,7 @@ from overt.errors import RunNotFound
 from overt.journal.record import Record
 from overt.journal.store import Owner
 from overt.stores import MemoryStore, SQLiteStore, Store
-from overt.testing.crashing import Crashed, CrashingStore
-from overt.testing.store_conformance import CHECKS, StoreCheck
+from overt.testing import STORE_CHECKS, Crashed, CrashingStore, StoreCheck
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +37,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
     return MemoryStore if request.param == "memory" else lambda: SQLiteStore(tmp_path / "runs.db")
 
 
-@pytest.mark.parametrize("check", [one for one in CHECKS if "close" not in one.name], ids=str)
+@pytest.mark.parametrize("check", [one for one in STORE_CHECKS if "close" not in one.name], ids=str)
 async def test_it_is_a_store_until_it_dies(check: StoreCheck) -> None:
     await check(lambda: CrashingStore(MemoryStore()))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import anyio.lowlevel
 import pytest
@@ -12,8 +14,8 @@ import pytest
 from overt.errors import RunConflict, RunExists, StoreError
 from overt.journal.record import Record
 from overt.journal.store import Claim, Owner, RunInfo
-from overt.stores import MemoryStore
-from overt.testing.store_conformance import CHECKS
+from overt.stores import MemoryStore, SQLiteStore, Store
+from overt.testing import STORE_CHECKS, STORE_REOPEN_CHECKS, store_conformance
 
 pytestmark = pytest.mark.anyio
 
@@ -221,7 +223,7 @@ class NeverCloses(Sound):
 
 async def failures(make: type[Sound]) -> list[str]:
     failed: list[str] = []
-    for check in CHECKS:
+    for check in STORE_CHECKS:
         try:
             await check(make)
         except AssertionError as error:
@@ -254,3 +256,31 @@ async def test_a_sound_store_passes() -> None:
 )
 async def test_a_broken_store_is_found(broken: type[Sound]) -> None:
     assert await failures(broken) != []
+
+
+async def test_the_whole_kit_names_the_check_that_fails() -> None:
+    await store_conformance(Sound)
+    with pytest.raises(AssertionError, match=r"^releases"):
+        await store_conformance(ForgetsToRelease)
+
+
+async def test_the_whole_kit_opens_the_journals_again(tmp_path: Path) -> None:
+    numbers = itertools.count()
+    reopened: list[Path] = []
+
+    def make() -> Store:
+        return SQLiteStore(tmp_path / f"{next(numbers)}.db")
+
+    def reopen(store: Store) -> Store:
+        assert isinstance(store, SQLiteStore)
+        reopened.append(store.path)
+        return SQLiteStore(store.path)
+
+    await store_conformance(make, reopen=reopen)
+    assert len(set(reopened)) == len(STORE_REOPEN_CHECKS)
+    assert next(numbers) == len(STORE_CHECKS) + len(STORE_REOPEN_CHECKS)
+
+
+async def test_reopening_something_else_is_found() -> None:
+    with pytest.raises(AssertionError):
+        await store_conformance(Sound, reopen=lambda _: Sound())

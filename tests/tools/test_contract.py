@@ -277,6 +277,49 @@ def test_a_name_handed_on_by_a_second_module_is_one_thing(toy: Toy) -> None:
     assert len(toy.problems()) == 1
 
 
+def test_a_function_named_as_its_module_is_the_function(toy: Toy) -> None:
+    toy.edit("stubs/toy/__init__.pyi", "def first", "def spin(x: int) -> int: ...\ndef first")
+    toy.edit("src/toy/__init__.py", '"pick")', '"pick", "spin")\nfrom toy.spin import spin')
+    toy.write("src/toy/spin.py", '__all__ = ("spin",)\ndef spin(x: int) -> int: ...\n')
+    assert toy.problems() == []
+    toy.edit("src/toy/spin.py", "x: int", "x: str")
+    assert toy.problems() == ["toy.spin: contract says type of x int, source says str"]
+
+
+def test_overloads_of_a_dataclass_are_compared(toy: Toy) -> None:
+    overloads = """
+    @overload
+    def __init__(self, x: int) -> None: ...
+    @overload
+    def __init__(self, x: str, *, y: int) -> None: ...
+"""
+    body = "    def __init__(self, x: object, *, y: int = 0) -> None: ...\n"
+    toy.edit(
+        "stubs/toy/__init__.pyi",
+        "def first",
+        f"@dataclass(frozen=True, init=False)\nclass Two:\n    x: object\n{overloads}\ndef first",
+    )
+    toy.edit("src/toy/__init__.py", '"pick")', '"pick", "Two")\nfrom toy.two import Two')
+    head = "from dataclasses import dataclass\nfrom typing import overload\n@dataclass(frozen=True, init=False)\n"
+    toy.write("src/toy/two.py", f"{head}class Two:\n    x: object\n{overloads}{body}")
+    assert toy.problems() == []
+    toy.edit("src/toy/two.py", "*, y: int)", "*, y: str)")
+    assert toy.problems() == ["toy.Two.__init__: contract says overload 2: type of y int, source says str"]
+
+
+def test_a_parameter_specification_is_told_by_its_name_alone(toy: Toy) -> None:
+    run = "def run(fn: Callable[P, int], *args: P.args, **kwargs: P.kwargs) -> int: ...\n"
+    toy.edit(
+        "stubs/toy/__init__.pyi",
+        "def first",
+        f"from typing import ParamSpec\nP = ParamSpec('P')\n{run}def first",
+    )
+    toy.edit("src/toy/__init__.py", '"pick")', '"pick", "run")\nfrom toy.runs import run')
+    head = "from collections.abc import Callable\nfrom typing import ParamSpec\nP = ParamSpec('P')\n"
+    toy.write("src/toy/runs.py", head + run)
+    assert toy.problems() == []
+
+
 def test_a_type_of_a_name_that_is_not_handed_on_yet_is_recognised(toy: Toy) -> None:
     toy.edit("src/toy/__init__.py", ', "Part"', "")
     toy.edit("src/toy/__init__.py", " Part,", "")

@@ -19,7 +19,12 @@ def _free(node: Node) -> bool:
 
 
 def start(d: Desk, node: Node, prompt: str, *, closes: bool = False) -> None:
-    """Admit a new wake, or queue it."""
+    """Admit a new wake, or queue it. Doubts of a wake that was cut off end with it: nothing would use an answer."""
+    before = node.wake
+    if before is not None and before.cut:
+        for call in before.batch or ():
+            if call.request is not None and d.tree.requests[call.request].status == "open":
+                d.emit(f.RequestCancelled(node.id, call.request))
     if _free(node):
         d.emit(f.WakeStarted(node.id, prompt, closes))
         d.touch(node)

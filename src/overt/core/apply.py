@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from overt.core import facts as f
 from overt.core.apply_calls import HANDLERS as CALLS
@@ -22,7 +22,7 @@ from overt.message import Message
 
 __all__ = ("apply", "apply_all", "begin")
 
-MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
+MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message], config=ConfigDict(defer_build=True))
 
 
 def apply_all(tree: Tree, facts: Iterable[f.Fact], at: int) -> None:
@@ -50,6 +50,7 @@ def _run_opened(tree: Tree, fact: f.RunOpened) -> None:
     tree.policy = fact.policy
     tree.plan = load_plan(fact.plan)
     tree.root.caps = tree.plan.root
+    tree.has_wall = tree.root.caps.max_wall is not None
     tree.nodes["root"] = tree.root
 
 
@@ -64,6 +65,7 @@ def _handle_spawned(tree: Tree, fact: f.HandleSpawned) -> None:
     parent = tree.nodes[fact.parent]
     plan = tree.plan.agents[fact.agent]
     node = Node(fact.handle, parent, fact.agent, fact.caps or plan.caps, plan)
+    tree.has_wall = tree.has_wall or node.caps.max_wall is not None
     parent.children.append(node)
     parent.child_count += 1
     tree.nodes[node.id] = node
@@ -90,10 +92,19 @@ def _budget_raised(tree: Tree, fact: f.BudgetRaised) -> None:
 def _resume_begun(tree: Tree, fact: f.ResumeBegun) -> None:
     tree.replays = Replays(fact.verb)
     if fact.dead:
-        for node in tree.nodes.values():
-            if node.active:
-                node.wall += tree.before - node.wall_since
-                node.wall_since = tree.now
+        _leave_out(tree)
+
+
+def _driver_lost(tree: Tree, fact: f.DriverLost) -> None:
+    _leave_out(tree)
+
+
+def _leave_out(tree: Tree) -> None:
+    """Count no running time between the record before and this one."""
+    for node in tree.nodes.values():
+        if node.active:
+            node.wall += max(tree.before - node.wall_since, 0)
+            node.wall_since = tree.now
 
 
 HANDLERS: dict[type, Callable[[Tree, Any], None]] = {
@@ -103,6 +114,7 @@ HANDLERS: dict[type, Callable[[Tree, Any], None]] = {
     f.HistorySeeded: _history_seeded,
     f.ItemPosted: _item_posted,
     f.ResumeBegun: _resume_begun,
+    f.DriverLost: _driver_lost,
     f.BudgetRaised: _budget_raised,
     **WAKES,
     **CALLS,

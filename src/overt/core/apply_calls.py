@@ -12,7 +12,7 @@ from pydantic_core import from_json
 from overt._frozen import trusted
 from overt.core import facts as f
 from overt.core.effects import AskHost, CallModel, CallTool
-from overt.core.keys import idempotency_key
+from overt.core.keys import call_key
 from overt.core.moves import (
     call_of,
     close_effect,
@@ -116,7 +116,7 @@ def _identify(tree: Tree, node: Node, wake: Wake, call: Call) -> None:
     base = f"{call.name}\0{call.args}"
     occurrence = wake.occurrences.get(base, 0) + 1
     wake.occurrences[base] = occurrence
-    key = call.key = idempotency_key(tree.run_id, node.id, wake.number, call.name, call.args, occurrence)
+    key = call.key = call_key(tree.run_id, node.id, wake.number, call.name, call.args, occurrence)
     if key not in wake.memory:
         wake.memory[key] = Memory(key, call.name, call.args)
     wake.claimed.add(key)
@@ -145,6 +145,8 @@ def _effect_lost(tree: Tree, fact: f.EffectLost) -> None:
         call = call_of(wake, effect.call)
         call.effect = 0
         memory = wake.memory.get(call.key)
+        if fact.asked and memory is not None:
+            memory.unsettled = False
         in_doubt = memory is not None and memory.doubt() is not None
         call.state = CallState.CUT if in_doubt else CallState.NEW
     elif isinstance(effect, AskHost):

@@ -40,6 +40,9 @@ def _call_asked(tree: Tree, fact: f.CallAsked) -> None:
         tree.now,
     )
     if fact.question.kind != "in_doubt":
+        memory.replaced += tuple(
+            r for r in memory.slots[fact.slot :] if tree.requests[r].status == "answered"
+        )
         memory.slots = (*memory.slots[: fact.slot], fact.request)
         memory.unsettled = False
     tree.requests[fact.request] = request
@@ -119,6 +122,8 @@ def _resolve_doubt(wake: Wake, call: Call, request: RequestState, fact: f.Answer
                 once.value = json.dumps(output, separators=(",", ":"), ensure_ascii=False)
             else:
                 once.error = "" if output is None else str(output)
+        if memory.doubt():
+            call.state = CallState.CUT
         return
     memory.unsettled = False
     if outcome != "retry":

@@ -17,7 +17,7 @@ from overt.core.moves import (
     wake_of,
 )
 from overt.core.render import user_text
-from overt.core.tree import Call, CallState, Checkpoint, Node, Tree, Wake
+from overt.core.tree import Call, CallState, Checkpoint, Item, Node, Tree, Wake
 from overt.message import UserMessage
 
 __all__ = ("HANDLERS",)
@@ -31,26 +31,34 @@ def _wake_queued(tree: Tree, fact: f.WakeQueued) -> None:
 
 def _wake_dropped(tree: Tree, fact: f.WakeDropped) -> None:
     node = tree.nodes[fact.handle]
-    assert node.next_wake is not None
-    wake = Wake(node.wakes + 1, *node.next_wake)
-    wake.status = fact.status
-    node.wakes += 1
-    node.wake = wake
-    node.next_wake = None
+    if node.queued == "wake":
+        assert node.next_wake is not None
+        node.inbox[:0] = _supersede(tree, node)
+        wake = Wake(node.wakes + 1, *node.next_wake)
+        wake.status = fact.status
+        node.wakes += 1
+        node.wake = wake
+        node.next_wake = None
     dequeue(node)
+
+
+def _supersede(tree: Tree, node: Node) -> list[Item]:
+    """Give up a wake that could have gone on, for a new one; return the inbox items that were kept with it."""
+    before = node.wake
+    if before is None or not (before.status == "error" or before.cut):
+        return []
+    roll_back(tree, node, before)
+    return before.items
 
 
 def _wake_started(tree: Tree, fact: f.WakeStarted) -> None:
     node = tree.nodes[fact.handle]
-    before = node.wake
     dequeue(node)
+    kept = _supersede(tree, node)
     node.next_wake = None
     node.wakes += 1
     wake = node.wake = Wake(node.wakes, fact.prompt, fact.closes)
-    if before is not None and (before.status == "error" or before.cut):
-        wake.items += before.items
-        roll_back(tree, node, before)
-    wake.items += node.inbox
+    wake.items = kept + node.inbox
     node.inbox.clear()
     wake.checkpoint = Checkpoint(len(node.messages), {})
     text = user_text(fact.prompt, wake.items, {a.id for a in node.chain})
@@ -86,9 +94,15 @@ def _wake_reopened(tree: Tree, fact: f.WakeReopened) -> None:
             _forget_occurrence(wake, call)
         wake.batch = None
         node.messages.pop()
-    elif wake.flushed:
-        del node.messages[len(node.messages) - wake.flushed :]
-        _open_again(wake.batch or ())
+    else:
+        if wake.flushed:
+            del node.messages[len(node.messages) - wake.flushed :]
+        # What was stopped at a question asks again: the end of the wake cancelled its request.
+        _open_again(
+            c
+            for c in wake.batch or ()
+            if wake.flushed or (c.request is not None and tree.requests[c.request].status == "cancelled")
+        )
     wake.flushed = 0
     wake.status = wake.limit = wake.limit_at = wake.limit_cap = wake.error = None
     wake.cut = wake.drop = False
@@ -113,7 +127,9 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
         node.messages.append(wake.user)
     wake.occurrences = dict(checkpoint.occurrences)
     wake.batch = None if checkpoint.batch is None else [c.copy() for c in checkpoint.batch]
-    wake.claimed = {c.key for c in wake.batch or () if c.key}
+    wake.claimed = set(checkpoint.claimed)
+    for call in wake.batch or ():
+        call.drew = call.state == CallState.DONE
     wake.partial = ""
     node.bytes_since = sum(len(m.text) for m in node.messages)
 
@@ -148,7 +164,7 @@ def _commit_stop(tree: Tree, node: Node, wake: Wake) -> None:
     if wake.batch is not None:
         batch = tuple(c.copy() for c in wake.batch)
         _open_again(batch)
-    wake.checkpoint = Checkpoint(kept, dict(wake.occurrences), batch, prompt=False)
+    wake.checkpoint = Checkpoint(kept, dict(wake.occurrences), batch, False, frozenset(wake.claimed))
     wake.turns_kept = wake.turns
 
 
@@ -160,9 +176,11 @@ def _open_again(batch: Iterable[Call]) -> None:
 
 
 def _report_unused(tree: Tree, wake: Wake) -> None:
-    if wake.attempt == 1:
+    wake.unused_answers, wake.unused_children = [], []
+    if wake.attempt == 1 and not wake.divergences:
         return
     for memory in wake.memory.values():
+        wake.unused_answers += memory.replaced
         if memory.key in wake.claimed:
             continue
         wake.unused_answers += [

@@ -22,7 +22,6 @@ __all__ = (
     "admit_tool",
     "deepest",
     "next_deadline",
-    "over_wall",
     "remaining",
     "slots",
     "turn_cap",
@@ -73,15 +72,6 @@ def wall_spent(tree: Tree, node: Node, now: int) -> int:
     return node.wall + (max(now, node.wall_since) - node.wall_since if node.active else 0)
 
 
-def over_wall(tree: Tree, node: Node) -> Stopped | None:
-    """Return the wall cap that is spent, the one nearest the root."""
-    for a in reversed(node.chain):
-        cap = a.caps.max_wall
-        if cap is not None and wall_spent(tree, a, tree.now) >= cap * 1e6:
-            return Stopped(Limit.MAX_WALL, a.id, f"{cap:g} s")
-    return None
-
-
 def next_deadline(tree: Tree) -> int | None:
     """Return when the first wall budget of something that runs is spent (microseconds), or `None`."""
     first: int | None = None
@@ -108,6 +98,8 @@ def admit_model(tree: Tree, node: Node) -> Admitted | Waits | Stopped:
         caps = a.caps
         if caps is EMPTY:
             continue
+        if caps.max_wall is not None and wall_spent(tree, a, tree.now) >= caps.max_wall * 1e6:
+            return Stopped(Limit.MAX_WALL, a.id, f"{caps.max_wall:g} s")
         if caps.max_model_calls is not None and a.total.model_calls >= caps.max_model_calls:
             return Stopped(Limit.MAX_MODEL_CALLS, a.id, str(caps.max_model_calls))
         if caps.max_cost is not None and a.total.cost >= Decimal(caps.max_cost):
@@ -118,12 +110,9 @@ def admit_model(tree: Tree, node: Node) -> Admitted | Waits | Stopped:
             here = caps.max_tokens - a.spent - a.reserved
             waits = waits or here <= 0
             left = here if left is None else min(left, here)
-    wall = over_wall(tree, node)
-    if wall is not None:
-        return wall
     if waits:
         return Waits()
-    wanted = estimate(node, None)
+    wanted = estimate(node, None if node.plan is None else node.plan.max_output)
     return Admitted(wanted if left is None else min(wanted, left), left)
 
 

@@ -11,7 +11,7 @@ from overt.core.desk import Desk
 from overt.core.tree import Call, CallState, Node, Wake
 from overt.result import State
 
-__all__ = ("enter_new", "offers_task")
+__all__ = ("enter_new", "offers_task", "refusal")
 
 
 def offers_task(node: Node) -> bool:
@@ -45,6 +45,19 @@ def _enter(d: Desk, node: Node, wake: Wake, call: Call) -> None:
     d.emit(f.CallEntered(node.id, call.id, d.tree.next_effect))
 
 
+def refusal(node: Node, call: Call) -> str | None:
+    """Return why a `task` call that finds no child starts none, `None` if it would."""
+    assert node.plan is not None
+    agent = json.loads(call.args)["agent"]
+    if not offers_task(node):
+        return f"unknown tool: task. Nothing may be delegated below depth {deepest(node)}."
+    if agent not in node.plan.team:
+        return f"{agent!r} is not in the team. The team: {', '.join(node.plan.team)}."
+    if node.caps.max_children is not None and node.child_count >= node.caps.max_children:
+        return f"[maxChildren] {node.id} may have {node.caps.max_children} children and has had them."
+    return None
+
+
 def _delegate(d: Desk, node: Node, wake: Wake, call: Call) -> None:
     tree = d.tree
     memory = wake.memory[call.key]
@@ -56,14 +69,7 @@ def _delegate(d: Desk, node: Node, wake: Wake, call: Call) -> None:
         return
     args = json.loads(call.args)
     agent, prompt = args["agent"], args["prompt"]
-    assert node.plan is not None
-    problem: str | None = None
-    if not offers_task(node):
-        problem = f"unknown tool: task. Nothing may be delegated below depth {deepest(node)}."
-    elif agent not in node.plan.team:
-        problem = f"{agent!r} is not in the team. The team: {', '.join(node.plan.team)}."
-    elif node.caps.max_children is not None and node.child_count >= node.caps.max_children:
-        problem = f"[maxChildren] {node.id} may have {node.caps.max_children} children and has had them."
+    problem = refusal(node, call)
     if problem is not None:
         d.emit(f.CallReturned(node.id, call.id, 0, problem, True))
         return

@@ -90,6 +90,11 @@ def _open_run(d: Desk, inp: i.Open) -> None:
     d.emit(f.RunOpened(inp.run_id, inp.agent, inp.policy, inp.plan))
 
 
+def _take_over(d: Desk, inp: i.TakeOver) -> None:
+    if d.tree.root.active:
+        d.emit(f.DriverLost())
+
+
 def _drift(d: Desk, inp: i.Drift) -> None:
     if inp.plan != d.tree.plan.dump():
         d.emit(f.PlanChanged(inp.plan))
@@ -199,14 +204,24 @@ def _tool(d: Desk, id: int) -> tuple[Node, Wake, Call] | None:
 
 def _tool_done(d: Desk, inp: i.ToolDone) -> None:
     if (found := _tool(d, inp.effect)) is not None:
-        node, _, call = found
-        d.emit(f.CallReturned(node.id, call.id, inp.effect, inp.output, inp.is_error, inp.metadata))
+        node, wake, call = found
+        if not _left_block(d, inp.effect, node, wake, call):
+            d.emit(f.CallReturned(node.id, call.id, inp.effect, inp.output, inp.is_error, inp.metadata))
         d.touch(node)
 
 
 def _tool_asked(d: Desk, inp: i.ToolAsked) -> None:
-    if (found := _tool(d, inp.effect)) is not None:
+    if (found := _tool(d, inp.effect)) is not None and not _left_block(d, inp.effect, *found):
         tool_asked(d, inp, *found)
+
+
+def _left_block(d: Desk, effect: int, node: Node, wake: Wake, call: Call) -> bool:
+    """Whether a tool came to its end with a `once` block left without an outcome; asks about it then."""
+    if not wake.memory[call.key].doubt():
+        return False
+    d.emit(f.EffectLost(node.id, effect, "a once block was left without an outcome"))
+    ask_doubt(d, node, wake, call)
+    return True
 
 
 def _tool_lost(d: Desk, inp: i.ToolLost) -> None:
@@ -247,6 +262,7 @@ def _notify_done(d: Desk, inp: i.NotifyDone) -> None:
 
 RULES: dict[type, Callable[[Desk, Any], None]] = {
     i.Open: _open_run,
+    i.TakeOver: _take_over,
     i.Drift: _drift,
     i.Spawn: _spawn,
     i.Post: _post,

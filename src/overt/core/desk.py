@@ -27,7 +27,7 @@ class Desk:
     __slots__ = ("facts", "touched", "tree")
 
     def __init__(self, tree: Tree) -> None:
-        self.tree = tree
+        self.tree: Tree = tree
         self.facts: list[f.Fact] = []
         self.touched: list[Node] = []
 

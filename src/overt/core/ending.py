@@ -141,7 +141,7 @@ def interrupt(d: Desk, node: Node, *, reason: str | None = None) -> None:
             close_tree(d, child, "interrupted", reason=reason)
         else:
             interrupt(d, child, reason=reason)
-    if node.queued == "wake":
+    if node.queued in ("wake", "reopen"):
         d.emit(f.WakeDropped(node.id, "interrupted"))
         if node.task_call is not None:
             close_tree(d, node, "interrupted", reason=reason)

@@ -26,6 +26,7 @@ __all__ = (
     "ChildReturned",
     "Delegated",
     "Diverged",
+    "DriverLost",
     "EffectLost",
     "ErrorSpec",
     "Fact",
@@ -232,6 +233,8 @@ class EffectLost(NamedTuple):
     handle: str
     effect: int
     why: str
+    asked: bool = False
+    """The tool was left at a question that is not asked; nothing of it is in doubt."""
 
 
 class CallEntered(NamedTuple):
@@ -363,6 +366,10 @@ class ResumeBegun(NamedTuple):
     """Whether nothing ran between the last record and this one."""
 
 
+class DriverLost(NamedTuple):
+    """A driver took the run over while something ran: nothing did between the last record and this one."""
+
+
 class Rewound(NamedTuple):
     """A wake went back to its checkpoint: a new attempt."""
 
@@ -388,7 +395,7 @@ class RewindAsked(NamedTuple):
 
 
 class WakeDropped(NamedTuple):
-    """A wake that still waited for a slot will not start."""
+    """A wake that still waited for a slot will not start; one that had stopped before stays as it stopped."""
 
     handle: str
     status: str
@@ -505,6 +512,7 @@ Fact = (
     | RequestCancelled
     | WakeParked
     | ResumeBegun
+    | DriverLost
     | Rewound
     | ResumeQueued
     | Resumed

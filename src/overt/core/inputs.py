@@ -26,6 +26,7 @@ __all__ = (
     "Post",
     "Recover",
     "Spawn",
+    "TakeOver",
     "Tick",
     "ToolAsked",
     "ToolDone",
@@ -41,6 +42,10 @@ class Open(NamedTuple):
     agent: str
     policy: str
     plan: str
+
+
+class TakeOver(NamedTuple):
+    """A driver has taken the run; whoever had it before does nothing any more."""
 
 
 class Drift(NamedTuple):
@@ -221,6 +226,7 @@ class Tick(NamedTuple):
 
 Input = (
     Open
+    | TakeOver
     | Drift
     | Spawn
     | Post

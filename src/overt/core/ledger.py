@@ -33,17 +33,17 @@ class Account:
     )
 
     def __init__(self) -> None:
-        self.input = 0
-        self.output = 0
-        self.cached = 0
-        self.reasoning = 0
-        self.tokens = 0
-        self.turns = 0
-        self.model_calls = 0
-        self.tool_calls = 0
-        self.unreported = 0
-        self.unpriced = 0
-        self.cost = ZERO
+        self.input: int = 0
+        self.output: int = 0
+        self.cached: int = 0
+        self.reasoning: int = 0
+        self.tokens: int = 0
+        self.turns: int = 0
+        self.model_calls: int = 0
+        self.tool_calls: int = 0
+        self.unreported: int = 0
+        self.unpriced: int = 0
+        self.cost: Decimal = ZERO
 
     def reply(self, tokens: Tokens | None, cost: Decimal | None) -> None:
         """Post one reply."""

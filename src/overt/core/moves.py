@@ -25,6 +25,7 @@ __all__ = (
 
 
 def move(tree: Tree, node: Node, move: Move) -> None:
+    """Change a handle's state, and keep the counts along its ancestors."""
     old = node.state
     new = TRANSITIONS[old, move]
     node.state = new
@@ -50,6 +51,7 @@ def move(tree: Tree, node: Node, move: Move) -> None:
 
 
 def queue(node: Node, kind: str) -> None:
+    """Let a handle wait for a slot of its parent."""
     assert node.parent is not None
     node.queued = kind
     node.parent.queue.append(node)
@@ -58,6 +60,7 @@ def queue(node: Node, kind: str) -> None:
 
 
 def dequeue(node: Node) -> None:
+    """Take a handle out of its parent's queue, if it is in it."""
     if node.queued is not None:
         assert node.parent is not None
         node.queued = None
@@ -67,6 +70,7 @@ def dequeue(node: Node) -> None:
 
 
 def open_effect(tree: Tree, effect: Effect) -> None:
+    """Note an effect that has been issued."""
     tree.open[effect.id] = effect
     tree.next_effect = effect.id + 1
     wake = tree.nodes[effect.handle].wake
@@ -75,6 +79,7 @@ def open_effect(tree: Tree, effect: Effect) -> None:
 
 
 def close_effect(tree: Tree, id: int) -> Effect | None:
+    """Forget an effect that is over; `None` where it was over already."""
     effect = tree.open.pop(id, None)
     if effect is not None:
         wake = tree.nodes[effect.handle].wake
@@ -84,6 +89,7 @@ def close_effect(tree: Tree, id: int) -> Effect | None:
 
 
 def wake_of(tree: Tree, handle: str) -> tuple[Node, Wake]:
+    """Return a handle and its wake, which has to be there."""
     node = tree.nodes[handle]
     wake = node.wake
     assert wake is not None
@@ -91,6 +97,11 @@ def wake_of(tree: Tree, handle: str) -> tuple[Node, Wake]:
 
 
 def call_of(wake: Wake, id: str) -> Call:
+    """Return the call of an id in the batch.
+
+    Raises:
+        KeyError: The batch has none.
+    """
     for call in wake.batch or ():
         if call.id == id:
             return call
@@ -122,6 +133,7 @@ def draw(node: Node, call: Call) -> None:
 
 
 def finish(wake: Wake, call: Call, output: str, is_error: bool, metadata: str | None) -> None:
+    """Give a call its result, and remember it for the attempts that follow."""
     call.state = CallState.DONE
     call.effect = 0
     call.output = output
@@ -138,6 +150,7 @@ def finish(wake: Wake, call: Call, output: str, is_error: bool, metadata: str | 
 
 
 def unhost(tree: Tree, node: Node, wake: Wake, request: str) -> None:
+    """End the asking of a host that has not answered a request yet."""
     state = tree.requests[request]
     if state.host:
         close_effect(tree, state.host)

@@ -22,6 +22,8 @@ class AgentPlan(NamedTuple):
     """Tool name to `on_replay`."""
     caps: Caps = Caps()
     wait_for: bool = False
+    max_output: int | None = None
+    """The output limit of its model settings in tokens, if one is said."""
 
 
 class Plan(NamedTuple):
@@ -43,6 +45,7 @@ class Plan(NamedTuple):
                 **({"tools": dict(a.tools)} if a.tools else {}),
                 **({"caps": _caps(a.caps)} if _caps(a.caps) else {}),
                 **({"wait_for": True} if a.wait_for else {}),
+                **({"max_output": a.max_output} if a.max_output is not None else {}),
             }
             for a in self.agents.values()
         }
@@ -61,6 +64,7 @@ class Plan(NamedTuple):
                 a.get("tools", {}),
                 Caps(**a.get("caps", {})),
                 a.get("wait_for", False),
+                a.get("max_output"),
             )
             for name, a in value.pop("agents").items()
         }

@@ -66,9 +66,10 @@ def recover(d: Desk, inp: Recover) -> None:
         d.emit(f.EffectLost(effect.handle, effect.id, "the process ended"))
     for node in reversed(list(tree.root.below())):
         wake = node.wake
-        if wake is None or node.state is State.CLOSED:
+        if wake is None or node.state is State.CLOSED or node.queued in ("wake", "reopen"):
             continue
         was_cut = wake.cut
+        diverged = wake.error is not None and wake.error.type == "ReplayDiverged" and not wake.drop
         if was_cut or (inp.failed and wake.status == "error"):
             if was_cut:
                 hosts += [
@@ -83,7 +84,9 @@ def recover(d: Desk, inp: Recover) -> None:
             d.touch(node)
             continue
         _ask_doubts(d, node, wake, host=True)
-        if inp.policy == "rewind" and not any(c.state == CallState.WAITING for c in wake.batch or ()):
+        if diverged or (
+            inp.policy == "rewind" and not any(c.state == CallState.WAITING for c in wake.batch or ())
+        ):
             d.emit(f.RewindAsked(node.id))
         d.touch(node)
     for id in dict.fromkeys(hosts + tell):
@@ -118,6 +121,7 @@ def extend(d: Desk, inp: Extend) -> None:
         if n.state is not State.CLOSED
         and n.wake is not None
         and n.wake.status == "incomplete"
+        and n.queued is None
         and (n.wake.limit_at == target.id or n is target)
     ]
     if not stopped:

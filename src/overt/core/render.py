@@ -45,10 +45,16 @@ def user_text(prompt: str, items: Sequence[Item], trusted: Set[str]) -> str:
     for item, count in shown.values():
         mark = "" if item.sender in trusted else ", untrusted"
         ticks = f", {count} ticks" if count > 1 else ""
-        lines.append(f"[{item.channel} from {item.sender}{mark}{ticks}] {item.text}")
+        # Indented, so that no item can end the block or begin a line that passes for another's.
+        text = "\n    ".join(item.text.splitlines())
+        lines.append(f"[{_one_line(item.channel)} from {_one_line(item.sender)}{mark}{ticks}] {text}")
     lines.append("</inbox>")
     block = "\n".join(lines)
     return f"{prompt}\n\n{block}" if prompt else block
+
+
+def _one_line(name: str) -> str:
+    return " ".join(name.split())
 
 
 def batch_messages(tree: Tree, batch: Sequence[Call], why: str) -> list[Message]:

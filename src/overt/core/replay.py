@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 
 from overt.core import facts as f
+from overt.core.calls import refusal
 from overt.core.desk import Desk
 from overt.core.ending import fail
 from overt.core.tree import Memory, Node, Tree, Wake
@@ -43,12 +44,13 @@ def unclaimed(tree: Tree, wake: Wake) -> str | None:
     return None
 
 
-def diverged_error(wanted: str, left: str) -> f.ErrorSpec:
+def diverged_error(wanted: str, left: str, *, entered: bool = False) -> f.ErrorSpec:
     """Return the error that names both wordings."""
     return f.ErrorSpec(
         "ReplayDiverged",
         f"The replayed wake wants {wanted}, while {left} of an earlier attempt is settled and unused. "
-        "Nothing was entered. recover() asks the model again; ResumePolicy.CONTINUE does not replay.",
+        f"{'' if entered else 'Nothing was entered. '}"
+        "recover() asks the model again; ResumePolicy.CONTINUE does not replay.",
         "runtime",
     )
 
@@ -58,7 +60,12 @@ def match_delegations(d: Desk, node: Node, wake: Wake) -> bool:
     if wake.attempt == 1:
         return False
     for call in wake.batch or ():
-        if call.task and call.error is None and wake.memory[call.key].child is None:
+        if (
+            call.task
+            and call.error is None
+            and wake.memory[call.key].child is None
+            and refusal(node, call) is None
+        ):
             left = unclaimed(d.tree, wake)
             if left is not None:
                 wanted = describe(wake.memory[call.key])
@@ -73,7 +80,7 @@ def note_divergence(d: Desk, node: Node, wake: Wake, key: str, question: f.Quest
     """Return what the question strays from, `None` if it does not, after noting it as a fact."""
     memory = wake.memory[key]
     left: str | None = None
-    if slot < len(memory.slots):
+    if slot < len(memory.slots) and d.tree.requests[memory.slots[slot]].status == "answered":
         left = f"the question {json.dumps(d.tree.requests[memory.slots[slot]].question.prompt, ensure_ascii=False)}"
     else:
         left = unclaimed(d.tree, wake)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from overt._frozen import trusted
 from overt.core import facts as f
 from overt.core.desk import Desk
 from overt.core.ending import fail
@@ -20,6 +22,7 @@ __all__ = (
     "DOUBT_SCHEMA",
     "ask_doubt",
     "check",
+    "check_list",
     "deliver",
     "expire",
     "host_again",
@@ -42,6 +45,8 @@ DOUBT_SCHEMA = json.dumps(
     sort_keys=True,
     separators=(",", ":"),
 )
+ANSWER = Answer[object]
+"""Kept, because pydantic makes a parametrised model anew whenever nobody holds the last one."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -54,8 +59,17 @@ def public_answer(request: RequestState) -> Answer[object]:
     """Return the recorded answer of an answered or cancelled request."""
     given = request.answer
     if given is None:
-        return Answer[object](id=request.id, ok=False, reason="cancelled", at=when(request.answered_at))
-    return Answer[object](
+        return trusted(
+            ANSWER,
+            id=request.id,
+            ok=False,
+            data=None,
+            reason="cancelled",
+            by=None,
+            at=when(request.answered_at),
+        )
+    return trusted(
+        ANSWER,
         id=request.id,
         ok=given.ok,
         data=None if given.data is None else json.loads(given.data),
@@ -72,8 +86,9 @@ def tool_asked(d: Desk, inp: ToolAsked, node: Node, wake: Wake, call: Call) -> N
     """A tool asks a question it has no answer to."""
     left = note_divergence(d, node, wake, call.key, inp.question, inp.slot)
     if left is not None and wake.divergences > d.tree.plan.max_divergences:
-        d.emit(f.EffectLost(node.id, inp.effect, "diverged"))
-        fail(d, node, diverged_error(f"to ask {json.dumps(inp.question.prompt, ensure_ascii=False)}", left))
+        d.emit(f.EffectLost(node.id, inp.effect, "diverged", asked=True))
+        wanted = f"to ask {json.dumps(inp.question.prompt, ensure_ascii=False)}"
+        fail(d, node, diverged_error(wanted, left, entered=True))
         return
     _ask(d, node, wake, call, inp.question, inp.slot, effect=inp.effect, diverged=left is not None)
 
@@ -163,7 +178,10 @@ def check(tree: Tree, answer: AnswerSpec, now: int) -> RequestState:
     at = request.question.expires_at
     expired = request.answer is not None and request.answer.reason == "expired"
     if at is not None and (expired or (request.status == "open" and at <= now)):
-        raise RequestExpired(f"request {request.id} expired at {when(at).isoformat()}", expires_at=when(at))
+        raise RequestExpired(
+            f"request {request.id} expired at {when(at).isoformat()}; recover() goes on with that",
+            expires_at=when(at),
+        )
     if request.status != "open":
         recorded = public_answer(request)
         same = (
@@ -177,24 +195,35 @@ def check(tree: Tree, answer: AnswerSpec, now: int) -> RequestState:
     return request
 
 
-def deliver(d: Desk, inp: Deliver) -> None:
-    """Take answers of the host: all of them, or none."""
-    tree = d.tree
-    requests: list[RequestState] = []
-    for answer in inp.answers:
-        request = check(tree, answer, tree.now)
-        if request in requests:
-            raise InvalidAnswer(
-                f"request {request.id} is answered twice in one list", places=("$: two answers",)
-            )
-        requests.append(request)
-    if not requests:
+def check_list(tree: Tree, ids: Sequence[str]) -> None:
+    """Check that a list of answers has some, and one for each request.
+
+    Raises:
+        UnknownRequest: It is empty.
+        InvalidAnswer: A request is answered twice.
+    """
+    if not ids:
         raise UnknownRequest(
             "there is no answer in the list",
             open=[r.id for r in tree.requests.values() if r.status == "open"],
         )
+    for id in ids:
+        if ids.count(id) > 1:
+            raise InvalidAnswer(f"request {id} is answered twice in one list", places=("$: two answers",))
+
+
+def deliver(d: Desk, inp: Deliver) -> None:
+    """Take answers of the host: all of them, or none."""
+    tree = d.tree
+    check_list(tree, [answer.request for answer in inp.answers])
+    requests = [check(tree, answer, tree.now) for answer in inp.answers]
     if tree.root.live == 0:
         d.emit(f.ResumeBegun("resume"))
+        # What expired since the run parked goes on too, in whatever branch it is.
+        for node in tree.nodes.values():
+            batch = node.wake.batch if node.state is State.SUSPENDED and node.wake is not None else None
+            if any(c.state == CallState.NEW for c in batch or ()):
+                d.touch(node)
     for request, answer in zip(requests, inp.answers, strict=True):
         _give(d, request, answer, inp.policy)
 
@@ -217,13 +246,18 @@ def _give(
             (policy or d.tree.policy) if parked else None,
         )
     )
-    if request.question.kind == "in_doubt" and not answer.ok:
-        for call in wake.batch or ():
-            if call.state == CallState.CUT and call.id == request.call:
-                ask_doubt(d, node, wake, call, host=False)
-                tell(d, d.tree.requests[call.request or ""])
+    _doubt_left(d, node, wake, request, answer)
     if touch:
         d.touch(node)
+
+
+def _doubt_left(d: Desk, node: Node, wake: Wake, request: RequestState, answer: AnswerSpec) -> None:
+    """Ask on where an answer about a doubt did not settle it, or the call has another block in doubt."""
+    for call in wake.batch or ():
+        if call.state == CallState.CUT and call.id == request.call:
+            ask_doubt(d, node, wake, call, host=answer.ok)
+            if not answer.ok:
+                tell(d, d.tree.requests[call.request or ""])
 
 
 def host_done(d: Desk, inp: HostDone, request: RequestState) -> None:
@@ -243,9 +277,14 @@ def host_done(d: Desk, inp: HostDone, request: RequestState) -> None:
         d.touch_above(node)
         return
     answer = inp.answer
+    at = request.question.expires_at
+    if at is not None and at <= d.tree.now:
+        # It came too late: what is approved after its time is not approved.
+        answer = AnswerSpec(request.id, False, None, "expired")
     d.emit(
         f.AnswerGiven(node.id, request.id, answer.ok, answer.data, answer.reason, answer.by, None, inp.effect)
     )
+    _doubt_left(d, node, wake, request, answer)
     d.touch(node)
 
 

@@ -50,7 +50,7 @@ class Once:
     __slots__ = ("done", "error", "value")
 
     def __init__(self) -> None:
-        self.done = False
+        self.done: bool = False
         self.value: str | None = None
         self.error: str | None = None
 
@@ -69,26 +69,29 @@ class Memory:
         "metadata",
         "once",
         "output",
+        "replaced",
         "slots",
         "tool",
         "unsettled",
     )
 
     def __init__(self, key: str, tool: str, args: str) -> None:
-        self.key = key
-        self.tool = tool
-        self.args = args
-        self.asked = 0
+        self.key: str = key
+        self.tool: str = tool
+        self.args: str = args
+        self.asked: int = 0
         """Questions ever asked, the ordinal of the next request id."""
         self.slots: tuple[str, ...] = ()
         """Request ids: the n-th question of an entry."""
-        self.finished = False
-        self.finished_in = 0
+        self.replaced: tuple[str, ...] = ()
+        """Answered requests whose place another question took."""
+        self.finished: bool = False
+        self.finished_in: int = 0
         """The last attempt in which it finished."""
-        self.output = ""
-        self.is_error = False
+        self.output: str = ""
+        self.is_error: bool = False
         self.metadata: str | None = None
-        self.unsettled = False
+        self.unsettled: bool = False
         """A `reuse` call was entered and has no outcome."""
         self.once: dict[str, Once] | None = None
         self.child: str | None = None
@@ -126,21 +129,21 @@ class Call:
     )
 
     def __init__(self, id: str, name: str, raw: str) -> None:
-        self.id = id
-        self.name = name
-        self.raw = raw
-        self.args = ""
-        self.key = ""
+        self.id: str = id
+        self.name: str = name
+        self.raw: str = raw
+        self.args: str = ""
+        self.key: str = ""
         self.error: str | None = None
-        self.task = False
-        self.state = CallState.NEW
-        self.drew = False
+        self.task: bool = False
+        self.state: str = CallState.NEW
+        self.drew: bool = False
         """Whether this call has drawn a tool call in this attempt."""
-        self.effect = 0
+        self.effect: int = 0
         self.request: str | None = None
         self.child: str | None = None
-        self.output = ""
-        self.is_error = False
+        self.output: str = ""
+        self.is_error: bool = False
         self.metadata: str | None = None
         self.limit: str | None = None
         self.at: str | None = None
@@ -174,20 +177,20 @@ class RequestState:
     )
 
     def __init__(self, id: str, handle: str, wake: int, call: str, key: str, question: Question) -> None:
-        self.id = id
-        self.handle = handle
-        self.wake = wake
-        self.call = call
-        self.key = key
-        self.question = question
-        self.slot = 0
+        self.id: str = id
+        self.handle: str = handle
+        self.wake: int = wake
+        self.call: str = call
+        self.key: str = key
+        self.question: Question = question
+        self.slot: int = 0
         self.once: str | None = None
-        self.diverged = False
-        self.status = "open"
+        self.diverged: bool = False
+        self.status: str = "open"
         self.answer: AnswerGiven | None = None
-        self.asked_at = 0
-        self.answered_at = 0
-        self.host = 0
+        self.asked_at: int = 0
+        self.answered_at: int = 0
+        self.host: int = 0
         """The open `AskHost` effect, or 0."""
 
 
@@ -201,6 +204,8 @@ class Checkpoint(NamedTuple):
     """Copies of the calls of the batch at a limit stop."""
     prompt: bool = True
     """Whether the wake's own user message has to be appended again."""
+    claimed: frozenset[str] = frozenset()
+    """Keys of the calls in the part of the transcript that is kept, and in `batch`."""
 
 
 class Wake:
@@ -242,21 +247,21 @@ class Wake:
     )
 
     def __init__(self, number: int, prompt: str, closes: bool) -> None:
-        self.number = number
-        self.prompt = prompt
-        self.closes = closes
-        self.attempt = 1
+        self.number: int = number
+        self.prompt: str = prompt
+        self.closes: bool = closes
+        self.attempt: int = 1
         self.user: Message | None = None
         self.items: list[Item] = []
-        self.turns = 0
+        self.turns: int = 0
         """Turns of this attempt."""
-        self.turns_kept = 0
+        self.turns_kept: int = 0
         """Those of them that are in the checkpoint."""
-        self.flushed = 0
+        self.flushed: int = 0
         """Messages of the current batch that are in the transcript already (after a limit stop)."""
-        self.hosts = 0
+        self.hosts: int = 0
         """Open `AskHost` effects."""
-        self.drop = False
+        self.drop: bool = False
         """The last reply is at fault."""
         self.batch: list[Call] | None = None
         self.memory: dict[str, Memory] = {}
@@ -264,11 +269,11 @@ class Wake:
         self.checkpoint: Checkpoint = Checkpoint(0, {})
         self.claimed: set[str] = set()
         """Keys that a call of this attempt has."""
-        self.rewind_due = False
-        self.divergences = 0
-        self.waiting = False
+        self.rewind_due: bool = False
+        self.divergences: int = 0
+        self.waiting: bool = False
         """A model call waits for reservations in flight."""
-        self.model = 0
+        self.model: int = 0
         """The open `CallModel` effect, or 0."""
         self.effects: set[int] = set()
         self.status: str | None = None
@@ -276,10 +281,10 @@ class Wake:
         self.limit_at: str | None = None
         self.limit_cap: str | None = None
         self.error: ErrorSpec | None = None
-        self.cut = False
+        self.cut: bool = False
         self.reason: str | None = None
-        self.text = ""
-        self.partial = ""
+        self.text: str = ""
+        self.partial: str = ""
         self.unused_answers: list[str] = []
         self.unused_children: list[str] = []
 
@@ -327,16 +332,16 @@ class Node:
     )
 
     def __init__(self, id: str, parent: Node | None, agent: str, caps: Caps, plan: AgentPlan | None) -> None:
-        self.id = id
-        self.parent = parent
-        self.agent = agent
-        self.plan = plan
+        self.id: str = id
+        self.parent: Node | None = parent
+        self.agent: str = agent
+        self.plan: AgentPlan | None = plan
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.chain: tuple[Node, ...] = (self,) if parent is None else (self, *parent.chain)
-        self.caps = caps
+        self.caps: Caps = caps
         self.children: list[Node] = []
-        self.child_count = 0
-        self.state = State.IDLE
+        self.child_count: int = 0
+        self.state: State = State.IDLE
         self.transitions: list[tuple[State, State]] = []
         self.queue: deque[Node] = deque()
         """Children that wait for a slot, first come first served."""
@@ -344,32 +349,32 @@ class Node:
         """`"wake"`, `"resume"` or `"reopen"` while this handle waits for a slot of its parent."""
         self.next_wake: tuple[str, bool] | None = None
         """Prompt and `closes` of a wake that waits for a slot."""
-        self.running = 0
+        self.running: int = 0
         """Children that are running."""
-        self.active = 0
+        self.active: int = 0
         """Handles at or below this one that are running."""
-        self.live = 0
+        self.live: int = 0
         """Handles at or below that run or wait for a slot, plus `wait_for`s being asked: who is not parked."""
-        self.wall = 0
+        self.wall: int = 0
         """Microseconds of running time up to `wall_since`."""
-        self.wall_since = 0
+        self.wall_since: int = 0
         self.inbox: list[Item] = []
         self.messages: list[Message] = []
-        self.call_seq = 0
+        self.call_seq: int = 0
         self.wake: Wake | None = None
-        self.wakes = 0
+        self.wakes: int = 0
         self.task_call: str | None = None
         """The parent's call this handle was spawned by, in the parent's current batch."""
-        self.own = Account()
-        self.total = Account()
-        self.spent = 0
+        self.own: Account = Account()
+        self.total: Account = Account()
+        self.spent: int = 0
         """Token pool: usage, plus the reservations of calls that were lost or unreported."""
-        self.reserved = 0
-        self.turns = 0
-        self.last_input = 0
-        self.last_output = 0
-        self.bytes_since = 0
-        self.open_requests = 0
+        self.reserved: int = 0
+        self.turns: int = 0
+        self.last_input: int = 0
+        self.last_output: int = 0
+        self.bytes_since: int = 0
+        self.open_requests: int = 0
         """Open requests at or below this handle."""
         self.results: dict[str, str] = {}
         """Whole outputs of tool results the model saw a part of, by call id."""
@@ -391,8 +396,8 @@ class Replays:
     __slots__ = ("rerun", "reused", "turns", "unused_answers", "unused_children", "verb")
 
     def __init__(self, verb: str) -> None:
-        self.verb = verb
-        self.turns = 0
+        self.verb: str = verb
+        self.turns: int = 0
         self.rerun: list[tuple[str, str, str, str]] = []
         """Handle, tool, canonical arguments, idempotency key."""
         self.reused: list[tuple[str, str, str, str]] = []
@@ -407,6 +412,7 @@ class Tree:
         "agent",
         "before",
         "entry",
+        "has_wall",
         "next_effect",
         "nodes",
         "now",
@@ -422,22 +428,24 @@ class Tree:
     )
 
     def __init__(self) -> None:
-        self.run_id = ""
-        self.agent = ""
-        self.policy = "rewind"
-        self.plan = Plan({})
+        self.run_id: str = ""
+        self.agent: str = ""
+        self.policy: str = "rewind"
+        self.plan: Plan = Plan({})
         self.nodes: dict[str, Node] = {}
-        self.root = Node("root", None, "", Caps(), None)
+        self.root: Node = Node("root", None, "", Caps(), None)
         self.entry: Node | None = None
         self.requests: dict[str, RequestState] = {}
         self.open: dict[int, Effect] = {}
-        self.next_effect = 1
+        self.next_effect: int = 1
         self.waiting: deque[Node] = deque()
         """Handles whose model call waits for reservations in flight."""
         self.replays: Replays | None = None
-        self.seq = 0
+        self.has_wall: bool = False
+        """Whether a handle has a cap on its running time."""
+        self.seq: int = 0
         """Position of the last fact."""
-        self.now = 0
+        self.now: int = 0
         """Time of the last record, microseconds since 1970."""
-        self.before = 0
+        self.before: int = 0
         """Time of the record before it."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 from overt._frozen import trusted
 from overt.core.ledger import Account
@@ -19,7 +20,10 @@ from overt.result import ErrorInfo, Limit, Replay, State, Status, TaskResult
 __all__ = ("answers_of", "handle_view", "open_requests", "request_view", "result_of", "usage_of")
 
 
-RESULT = TaskResult[Any]
+@cache
+def _result_class() -> type[TaskResult[Any]]:
+    """`TaskResult[Any]`, which pydantic makes when it is first asked for; not while this is imported."""
+    return TaskResult[Any]
 
 
 def usage_of(account: Account) -> Usage:
@@ -81,25 +85,28 @@ def _repeats(tree: Tree, request: RequestState) -> tuple[tuple[ReplayedCall, ...
     """What a durable answer runs again: finished `rerun` calls and turns of every wake that would rewind."""
     if tree.policy != "rewind" or request.question.kind in ("budget", "in_doubt"):
         return (), 0
+    asker = tree.nodes[request.handle]
+    if asker.wake is None or asker.wake.hosts:
+        return (), 0  # while an interpreter is asked, an answer is an inline one
     calls: list[ReplayedCall] = []
     turns = 0
-    for node in tree.nodes[request.handle].chain:
+    for node in asker.chain:
         wake = node.wake
         if wake is None or node.state is not State.SUSPENDED:
             continue
         turns += wake.turns - wake.turns_kept
-        kept = {c.key for c in wake.checkpoint.batch or () if c.state == CallState.DONE}
-        for memory in wake.memory.values():
-            plan = node.plan
-            if (
-                memory.finished
-                and memory.finished_in == wake.attempt
-                and memory.key in wake.claimed
-                and memory.key not in kept
-                and memory.child is None
-                and (plan is None or plan.tools.get(memory.tool, "rerun") == "rerun")
-            ):
-                calls.append(replayed(node.id, memory.tool, memory.args, memory.key))
+        again = {c.key for c in wake.checkpoint.batch or () if c.state != CallState.DONE}
+        kept = wake.checkpoint.claimed - again
+        tools = node.plan.tools if node.plan is not None else {}
+        calls += [
+            replayed(node.id, memory.tool, memory.args, memory.key)
+            for memory in wake.memory.values()
+            if memory.finished
+            and memory.finished_in == wake.attempt
+            and memory.key in wake.claimed
+            and memory.key not in kept
+            and tools.get(memory.tool) == "rerun"
+        ]
     return tuple(calls), turns
 
 
@@ -145,8 +152,9 @@ def result_of(tree: Tree, node: Node, *, live: bool) -> TaskResult[Any]:
         node: The handle.
         live: Whether a driver is at work on the run: a wake that runs is then still running, else it was cut off.
     """
-    wake = node.wake
-    status = None if wake is None else wake.status
+    # What waits for a slot has no result yet, and that of an earlier wake is not its own.
+    wake = None if node.queued == "wake" else node.wake
+    status = None if wake is None or node.queued is not None else wake.status
     pendings: tuple[Request, ...] = ()
     text: str | None = None
     if node.open_requests:
@@ -157,12 +165,14 @@ def result_of(tree: Tree, node: Node, *, live: bool) -> TaskResult[Any]:
         elif wake is None and node.queued is None:
             status = "closed" if node.closed_reason else "timeout"
         elif live and node.live:
-            status, text = "timeout", f"{node.id} is still running."
+            doing = "is still running" if node.queued is None else "waits for a slot"
+            status, text = "timeout", f"{node.id} {doing}."
         elif node.live or _cut_below(node):
             status, text = "interrupted", f"{node.id} was cut off; recover() goes on with it."
         elif pendings:
-            more = f" (and {len(pendings) - 1} more)" if len(pendings) > 1 else ""
-            status, text = "pending", f"Waiting for an answer to: {pendings[0].prompt}{more}"
+            status, text = "pending", f"Waiting for an answer to: {pendings[0].prompt}"
+            if len(pendings) > 1:
+                text += f" (and {len(pendings) - 1} more)"
         else:
             status, text = "interrupted", f"{node.id} can go on; recover() does."
     replay = None
@@ -177,25 +187,26 @@ def result_of(tree: Tree, node: Node, *, live: bool) -> TaskResult[Any]:
             unused_children=tuple(r.unused_children),
         )
     error = None
-    if wake is not None and wake.error is not None:
+    if wake is not None and status == "error":
+        assert wake.error is not None
         e = wake.error
         error = ErrorInfo(
             type=e.type,
             message=e.message,
-            source=e.source,  # type: ignore[arg-type]  # ErrorSpec keeps it as text; pydantic checks it here
+            source=cast("Any", e.source),  # ErrorSpec keeps it as text; pydantic checks it here
             retryable=e.retryable,
             status_code=e.status_code,
             detail=e.detail,
         )
     final = text if text is not None else status_text(tree, node)
     return trusted(
-        RESULT,
+        _result_class(),
         text=final,
         partial="" if wake is None else wake.partial,
         status=Status(status),
         output=final if status == "done" else None,
-        limit=None if wake is None or wake.limit is None else Limit(wake.limit),
-        limit_at=None if wake is None else wake.limit_at,
+        limit=Limit(wake.limit) if status == "incomplete" and wake is not None and wake.limit else None,
+        limit_at=wake.limit_at if status == "incomplete" and wake is not None else None,
         pending=pendings[0] if pendings else None,
         pendings=pendings,
         turns=node.turns,

@@ -80,7 +80,8 @@ def _drained(d: Desk, node: Node, wake: Wake) -> bool:
         d.touch_above(node)
         return False
     if refused is not None and not wake.rewind_due:
-        assert refused.limit is not None and refused.at is not None
+        assert refused.limit is not None
+        assert refused.at is not None
         cap = d.tree.nodes[refused.at].caps.max_tool_calls
         stop(d, node, Stopped(Limit(refused.limit), refused.at, str(cap)))
         return False
@@ -89,12 +90,11 @@ def _drained(d: Desk, node: Node, wake: Wake) -> bool:
 
 def _call_model(d: Desk, node: Node, wake: Wake) -> None:
     cap = turn_cap(node)
-    if wake.turns >= cap:
-        stop(d, node, Stopped(Limit.MAX_TURNS, node.id, str(cap)))
-        return
     match admit_model(d.tree, node):
         case Stopped() as stopped:
             stop(d, node, stopped)
+        case _ if wake.turns >= cap:
+            stop(d, node, Stopped(Limit.MAX_TURNS, node.id, str(cap)))
         case Waits():
             if not wake.waiting:
                 d.emit(f.ModelAwaited(node.id))

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import anyio
-from anyio.lowlevel import checkpoint_if_cancelled
+from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from overt._text import clean
 
 __all__ = (
+    "Host",
     "InContext",
     "cancellations",
     "current_host",
     "describe",
     "let_through",
+    "pause_here",
     "run_user_code",
     "stop_if_cancelled",
 )
@@ -45,10 +46,11 @@ class InContext(Generic[T]):
         run = self._context.run
         awaitable = run(self._call)
         coro: Coroutine[Any, Any, T] = awaitable if inspect.iscoroutine(awaitable) else _awaiting(awaitable)
-        step: Callable[[], Any] = partial(run, coro.send, None)
+        step: Callable[[Any], Any] = coro.send
+        given: Any = None
         while True:
             try:
-                yielded = step()
+                yielded = run(step, given)
             except StopIteration as stop:
                 value: T = stop.value
                 return value
@@ -58,9 +60,9 @@ class InContext(Generic[T]):
                 run(coro.close)
                 raise
             except BaseException as error:  # noqa: BLE001  # handed on into the coroutine, whatever it is
-                step = partial(run, coro.throw, error)
+                step, given = coro.throw, error
             else:
-                step = partial(run, coro.send, sent)
+                step, given = coro.send, sent
 
 
 async def _awaiting(awaitable: Awaitable[T]) -> T:
@@ -101,31 +103,58 @@ def _outcome(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 # ------------------------------------------------------------------ how it ended
 
 
-def current_host() -> object:
+class Host(Protocol):
+    """A task that others may cancel as such, as asyncio's."""
+
+    def cancelling(self) -> int:
+        """How often it was asked to."""
+        ...
+
+
+def current_host() -> Host | None:
     """Return the current task where the backend lets others cancel a task as such; `None` elsewhere."""
+    # Nobody is in a task of asyncio who has not imported it; with trio it is left alone.
     if "asyncio" in sys.modules:
+        from asyncio import current_task
+
         try:
-            return asyncio.current_task()
+            return current_task()
         except RuntimeError:
             pass
     return None
 
 
-def cancellations(host: object) -> int:
+def cancellations(host: Host | None) -> int:
     """Return how often the host's task has been asked to stop; 0 in any other task."""
     if host is None or host is not current_host():
         return 0
-    return cast("asyncio.Task[object]", host).cancelling()
+    return host.cancelling()
 
 
-async def stop_if_cancelled(before: int, host: object) -> None:
+def pause_here() -> Callable[[], Awaitable[None]]:
+    """Return the cheapest checkpoint of the running event loop."""
+    if "asyncio" in sys.modules:
+        from asyncio import get_running_loop, sleep
+
+        try:
+            get_running_loop()
+        except RuntimeError:
+            return checkpoint
+        # A cancelled scope cancels the task, so waiting once is enough; anyio's checkpoint costs three times as much.
+        return partial(sleep, 0)
+    return checkpoint
+
+
+async def stop_if_cancelled(before: int, host: Host | None) -> None:
     """Raise the cancellation that is under way, if one has come since `before` was counted."""
     await checkpoint_if_cancelled()
     if cancellations(host) > before:
+        import asyncio
+
         raise asyncio.CancelledError
 
 
-async def let_through(error: BaseException, before: int, host: object) -> None:
+async def let_through(error: BaseException, before: int, host: Host | None) -> None:
     """Raise what is no failure of the code that raised it: the end of the process, or a cancellation from outside.
 
     Cancellation that the code made up itself is its failure. Of an exception group that holds the end of the process

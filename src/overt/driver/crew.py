@@ -61,14 +61,14 @@ class Member:
     __slots__ = ("model", "settings", "specs", "specs_with_task", "system", "task", "tools", "wait_for")
 
     def __init__(self, *, kit: Kit, model: Model, system: Callable[[], SystemMessage | None]) -> None:
-        self.model = model
-        self.system = system
-        self.tools = kit.tools
-        self.task = kit.task
-        self.settings = kit.settings
-        self.wait_for = kit.wait_for
-        self.specs = kit.specs
-        self.specs_with_task = kit.specs_with_task
+        self.model: Model = model
+        self.system: Callable[[], SystemMessage | None] = system
+        self.tools: Mapping[str, RunnableTool] = kit.tools
+        self.task: RunnableTool | None = kit.task
+        self.settings: ModelSettings = kit.settings
+        self.wait_for: WaitFor | None = kit.wait_for
+        self.specs: tuple[ToolSpec, ...] = kit.specs
+        self.specs_with_task: tuple[ToolSpec, ...] = kit.specs_with_task
 
 
 @dataclass(kw_only=True, slots=True)

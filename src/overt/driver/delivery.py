@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 from overt._canonical import NotJson, encode, jsonable
 from overt.core import inputs as i
-from overt.core.suspension import check
+from overt.core.suspension import check, check_list
 from overt.core.views import request_view
 from overt.driver.loop import Driver
 from overt.driver.perform import answer_spec
@@ -17,15 +18,20 @@ from overt.request import Answer
 __all__ = ("checked",)
 
 
-async def checked(driver: Driver, answer: Answer[Any]) -> i.AnswerSpec:
-    """Return an answer as the core takes it.
+async def checked(driver: Driver, answers: Sequence[Answer[Any]]) -> tuple[i.AnswerSpec, ...]:
+    """Return answers as the core takes them: all of them, or none.
 
     Raises:
-        UnknownRequest: No such request.
+        UnknownRequest: No such request, or no answer at all.
         AlreadyAnswered: It has its answer.
         RequestExpired: It expired; that is recorded.
-        InvalidAnswer: The data does not fit, or `verify_answer` refused.
+        InvalidAnswer: The data does not fit, `verify_answer` refused, or a request is answered twice.
     """
+    check_list(driver.tree, [answer.id for answer in answers])
+    return tuple([await _checked(driver, answer) for answer in answers])
+
+
+async def _checked(driver: Driver, answer: Answer[Any]) -> i.AnswerSpec:
     try:
         data = None if answer.data is None else encode(jsonable(answer.data, "$.data"))
     except (NotJson, RecursionError) as error:

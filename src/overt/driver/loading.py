@@ -70,7 +70,8 @@ def check_drift(tree: Tree, crew: Crew, entry: str) -> None:
         member = crew.members.get(node.agent)
         if member is None:
             raise SpecDrift(
-                f"run {tree.run_id}: agent {node.agent!r} of {node.id} is no longer in the team; add it, or close the run"
+                f"run {tree.run_id}: agent {node.agent!r} of {node.id} is no longer in the team; "
+                "add it, or close the run"
             )
         wake = node.wake
         for call in (wake.batch or ()) if wake is not None else ():

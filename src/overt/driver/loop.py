@@ -6,44 +6,41 @@ follow. So a run without parallel work needs no task but its caller's, and only 
 
 from __future__ import annotations
 
-import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
-from overt.clock import Clock, SystemClock
+from overt.clock import Clock
 from overt.core import inputs as i
 from overt.core.budget import next_deadline
-from overt.core.decide import decide
-from overt.core.desk import Refused
-from overt.core.effects import Effect, Notify
+from overt.core.effects import AskHost, CallModel, CallTool, Effect, Notify
 from overt.core.tree import Tree
-from overt.driver.context import cancellations, current_host, stop_if_cancelled
+from overt.driver.context import Host, cancellations, current_host, pause_here, stop_if_cancelled
 from overt.driver.crew import Crew
 from overt.driver.gate import Gate
+from overt.driver.intake import Intake
 from overt.driver.loading import Log
-from overt.driver.perform import perform
-from overt.driver.slot import Slot, Watch, as_store_error, cut_off, run_status
-from overt.driver.tenure import Tenure
+from overt.driver.perform import perform_host, perform_model, perform_notify
+from overt.driver.slot import Slot, as_store_error
+from overt.driver.tenure import Tenure, run_status
+from overt.driver.toolcall import perform_tool
+from overt.driver.watches import Watch
 from overt.errors import StoreError, UsageError
-from overt.journal.codec import record
 from overt.journal.record import Record
 from overt.journal.store import Store
+from overt.result import State
 
 __all__ = ("Driver",)
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PATIENCE = 5.0
 """Seconds, beside `shutdown`, the store has to take what closes the journal off."""
 
 
-class Driver:
+class Driver(Intake):
     """Drives one run in this process."""
 
     def __init__(
@@ -57,179 +54,46 @@ class Driver:
         tree: Tree,
         log: Log,
     ) -> None:
+        tenure = Tenure(store, clock, seconds=crew.claim, private=private)
+        super().__init__(tenure, clock, first=first, tree=tree, log=log)
         self.crew = crew
-        self.clock = clock
-        self.tenure = Tenure(store, clock, seconds=crew.claim, private=private)
-        self.tree = tree
-        self.log = log
-        self.first = first
-        """What opens the run, until it is stored."""
-        self.broken: BaseException | None = None
         self.fatal: BaseException | None = None
-        self.has_wall = False
-        self.gate = Gate(crew.max_concurrent_turns)
+        self.gate: Gate = Gate(crew.max_concurrent_turns)
         self.drift: str | None = None
         """The plan this process was given, until it is known to be the recorded one."""
+        self.pause: Callable[[], Awaitable[None]] = checkpoint
+        """A cancellation point that lets others run."""
         self._group: TaskGroup | None = None
-        self._queue: deque[Slot] = deque()
-        self._pumping = False
+        self._spawned = False
+        """Whether the group has had a task."""
+        self._next = self.tree.next_effect
         self._scopes: dict[int, anyio.CancelScope] = {}
-        self._watches: list[Watch] = []
-        self.host: object = None
+        self._mine: set[int] = set()
+        """Effects handed out here that are not closed."""
+        self._at_work = 0
+        """Effects handed to a chain and not through."""
+        self.host: Host | None = None
         """The asyncio task that performs effects although it is not the driver's own."""
-        self._claiming = Gate(1)
-        self._preparing = 0
-        """Verbs that look at the run before they hand in what they want: the claim is not to go meanwhile."""
+        self._claim = Gate(1)
+        """Held while the claim is taken or given up."""
+        self._verbs = 0
+        """Verbs that count on the claim: they have taken it, and are not decided yet."""
         self._guests = 0
         """Verbs that wait while another one, or `async with`, owns the tasks."""
         self._deadline: int | None = None
         self._timer_scope: anyio.CancelScope | None = None
-
-    # ------------------------------------------------------------ inputs
 
     @property
     def live(self) -> bool:
         """Whether this driver is at work."""
         return self._group is not None
 
-    def now(self) -> int:
-        """The clock in microseconds since 1970."""
-        if type(self.clock) is SystemClock:
-            return time.time_ns() // 1000
-        return (self.clock.now() - EPOCH) // timedelta(microseconds=1)
-
-    async def step(self, *inputs: i.Input, wants: bool = False) -> Slot:
-        """Work off inputs; when this returns, what they led to is durable.
-
-        Inputs that arrive while an append is under way share the next one. Several inputs given at once share one
-        append too; the first that is refused is raised, and those before it stand.
-
-        Args:
-            *inputs: In order.
-            wants: Whether the caller performs an effect that follows; it is in the `take` of what is returned.
-
-        Raises:
-            UsageError: An input is misuse.
-            Refused: An input is refused with a value.
-            StoreError: The append failed: the driver accepts nothing any more.
-        """
-        if len(inputs) == 1 and not self._pumping and self.tenure.immediate and self.first is None:
-            return self._step_now(inputs[0], wants=wants)
-        last = Slot(inputs[-1], wants=wants)
-        slots = [*(Slot(inp, wants=False, owner=last) for inp in inputs[:-1]), last]
-        if self.first is not None and not self.tree.run_id and not self._queue:
-            self._queue.append(Slot(self.first, wants=False))
-        self._queue.extend(slots)
-        if not self._pumping and (self._group is None or self.tenure.immediate):
-            await self._work_off()
-        else:
-            last.done = anyio.Event()
-            if not self._pumping:
-                # Not in the caller's task: it would keep at it while others hand in more, and asyncio could cancel it
-                # in the middle of an append.
-                self._pumping = True
-                self.spawn(self._work_off)
-            try:
-                await last.done.wait()
-            except BaseException:
-                # What was handed in stands; the caller performs nothing of it.
-                last.wants = False
-                if last.take is not None:
-                    self._set_going(last.take, last)
-                raise
-        for slot in slots:
-            if slot.error is not None:
-                raise slot.error
-        return last
-
-    async def _work_off(self) -> None:
-        self._pumping = True
-        try:
-            while self._queue:
-                await self._pump()
-        finally:
-            self._pumping = False
-
-    def _step_now(self, inp: i.Input, *, wants: bool) -> Slot:
-        """Work off one input where an append never waits: nothing can come between."""
-        if self.broken is not None:
-            raise as_store_error(self.broken)
-        slot = Slot(inp, wants=wants)
-        tree = self.tree
-        after = tree.seq
-        try:
-            first_effect = tree.next_effect
-            facts = slot.facts = decide(tree, inp, self.now())
-            slot.effects = range(first_effect, tree.next_effect)
-            if facts:
-                self.log.append((after + 1, tree.now, facts))
-                self.tenure.append_now(
-                    tree.run_id,
-                    (record(after + 1, tree.now, facts),),
-                    after=after,
-                    status=run_status(tree),
-                    release=self._lets_go(),
-                )
-        except (UsageError, Refused):
-            raise
-        except BaseException as error:
-            self._break(error)
-            raise as_store_error(error) from error
-        if facts:
-            self._dispatch((slot,))
-        return slot
-
-    async def _pump(self) -> None:
-        """Decide what has come, append it, and set going what follows."""
-        if self.broken is not None:
-            self._refuse_all()
-            return
-        slots: list[Slot] = []
-        records: list[Record] = []
-        now = self.now()
-        after = self.tree.seq
-        try:
-            while self._queue:
-                slot = self._queue.popleft()
-                slots.append(slot)
-                first_effect = self.tree.next_effect
-                try:
-                    facts = slot.facts = decide(self.tree, slot.input, now)
-                except (UsageError, Refused) as error:
-                    slot.error = error
-                    continue
-                slot.effects = range(first_effect, self.tree.next_effect)
-                if facts:
-                    position = self.tree.seq - len(facts) + 1
-                    records.append(record(position, self.tree.now, facts))
-                    self.log.append((position, self.tree.now, facts))
-            if records:
-                await self._append(records, after)
-        except BaseException as error:  # noqa: BLE001  # told to everybody who waits, and to the host
-            self._break(error)
-            for slot in slots:
-                slot.error = slot.error or as_store_error(error)
-                if slot.done is not None:
-                    slot.done.set()
-            self._refuse_all()
-            return
-        if records:
-            self._dispatch(slots)
-        for slot in slots:
-            if slot.done is not None:
-                slot.done.set()
-
-    def _refuse_all(self) -> None:
-        while self._queue:
-            slot = self._queue.popleft()
-            slot.error = as_store_error(self.broken or StoreError("the driver has stopped"))
-            if slot.done is not None:
-                slot.done.set()
+    # ------------------------------------------------------------ store
 
     def _break(self, error: BaseException) -> None:
         """Accept nothing any more: the tree in memory may be ahead of the journal."""
         self.broken = self.broken or error
-        self.tenure.epoch = None
+        self.tenure.stop()
         self._drop_everything()
 
     def end_process(self, error: BaseException) -> None:
@@ -242,18 +106,21 @@ class Driver:
             scope.cancel()
         self._look()
 
-    # ------------------------------------------------------------ store
-
     async def _append(self, records: Sequence[Record], after: int) -> None:
         tree = self.tree
-        release = self._lets_go()
+        release = self._may_release()
         if self.first is not None:
             await self.tenure.create(self.first, records)
             self.first = None
             if not release:
                 return
             records, after = (), tree.seq
-        await self.tenure.append(tree.run_id, records, after=after, status=run_status(tree), release=release)
+        append = partial(self.tenure.append, tree.run_id, records, after=after, status=run_status(tree))
+        if not release:
+            await append(release=False)
+            return
+        async with self._claim:
+            await append(release=self._may_release())
 
     async def acquire(self, *, force: bool = False) -> None:
         """Take the claim on the run, and catch up with what another process has done since.
@@ -263,34 +130,22 @@ class Driver:
         """
         if self.broken is not None:
             raise as_store_error(self.broken)
-        if self.first is not None or self.tenure.held:
-            return
-        async with self._claiming:
-            if self.tenure.epoch is not None:
+        async with self._claim:
+            if self.first is not None or self.tenure.held:
                 return
             await self.tenure.take(self.tree, self.log, force=force)
+            self._next = self.tree.next_effect
+            if self.tree.root.active:
+                await self.step(i.TakeOver())
             if self.drift is not None:
                 drift, self.drift = self.drift, None
-                with self.preparing():
-                    await self.step(i.Drift(drift))
-
-    @contextmanager
-    def preparing(self) -> Iterator[None]:
-        """Keep the claim until an input is handed in, although the run is at rest."""
-        self._preparing += 1
-        try:
-            yield
-        finally:
-            self._preparing -= 1
-
-    def _lets_go(self) -> bool:
-        """Whether the claim goes with this append."""
-        return not self._preparing and self.quiet()
+                await self.step(i.Drift(drift))
 
     async def release(self) -> None:
         """Give the claim up, if it is held."""
-        if self.broken is None:
-            await self.tenure.give_up(self.tree.run_id)
+        async with self._claim:
+            if self.broken is None:
+                await self.tenure.give_up(self.tree.run_id)
 
     async def check_claim(self) -> None:
         """Make sure the run is still this driver's before something is entered that cannot be undone.
@@ -305,10 +160,15 @@ class Driver:
             raise as_store_error(error) from error
 
     async def _keep_claim(self) -> None:
-        try:
-            await self.tenure.keep(self.tree)
-        except Exception as error:  # noqa: BLE001  # a store that cannot be asked is as good as lost
-            self._break(error)
+        """Renew the claim for as long as the driver works."""
+        while True:
+            await self.clock.sleep(self.tenure.seconds / 3)
+            try:
+                if self.broken is None:
+                    await self.tenure.renew(self.tree.run_id)
+            except Exception as error:  # noqa: BLE001  # a store that cannot be asked is as good as lost
+                self._break(error)
+                return
 
     # ------------------------------------------------------------ effects
 
@@ -317,31 +177,36 @@ class Driver:
         if self._scopes:
             for id in [id for id in self._scopes if id not in tree.open]:
                 self._scopes.pop(id).cancel()
+        self._mine &= tree.open.keys()
         for slot in slots:
             for id in slot.effects:
                 effect = tree.open.get(id)
                 if effect is None:
                     continue
+                self._mine.add(id)
+                self._at_work += 1
                 owner = slot.owner
                 if owner.wants and owner.take is None and owner.error is None:
                     owner.take = effect
                 else:
                     self._set_going(effect, owner)
-        if self.has_wall:
+        self._next = tree.next_effect
+        if tree.has_wall:
             self._wind_timer()
         if self._watches:
             self._look()
 
     def _look(self, *, stopped: bool = False) -> None:
-        stopped = stopped or self.broken is not None or self.fatal is not None
-        for watch in self._watches:
-            if stopped or watch.holds():
-                watch.event.set()
+        self._watches.wake(stopped=stopped or self._stopped())
+
+    def _stopped(self) -> bool:
+        return self._group is None or self.broken is not None or self.fatal is not None
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run something beside everything else."""
         if self._group is None:
             raise RuntimeError("the driver is not at work")
+        self._spawned = True
         self._group.start_soon(work)
 
     def _set_going(self, effect: Effect, owner: Slot) -> None:
@@ -361,41 +226,60 @@ class Driver:
         """Perform an effect, and then one of those that follow, until there is none to take."""
         before = self.cancellations()
         with anyio.CancelScope() as scope:
-            while effect is not None and self.broken is None and self.fatal is None:
-                id = effect.id
-                if id not in self.tree.open:
-                    return
-                self._scopes[id] = scope
+            while effect is not None:
                 try:
-                    outcome = await perform(self, effect)
-                except (KeyboardInterrupt, SystemExit) as error:
-                    self.end_process(error)
-                    return
-                except BaseException as error:  # noqa: BLE001  # the store's, or a fault of ours
-                    if not isinstance(error, Exception):
-                        await stop_if_cancelled(before, self.host)
-                    self._break(error)
-                    return
+                    slot = await self._perform_one(effect, scope, before)
                 finally:
-                    self._scopes.pop(id, None)
-                try:
-                    slot = await self.step(outcome, wants=True)
-                except StoreError:
-                    return
-                effect = slot.take
-                if scope.cancel_called and effect is not None:
+                    self._at_work -= 1
+                effect = None if slot is None else slot.take
+                if slot is not None and effect is not None and scope.cancel_called:
                     # This chain was cancelled between the append and here: the effect is somebody else's now.
                     self._set_going(effect, slot)
                     return
-                if self.cancellations() > before:
+                if self.host is not None and self.cancellations() > before:
                     break
-        # Code that swallowed the cancellation of the host's task does not keep the host.
-        await stop_if_cancelled(before, self.host)
+        if self.host is not None and self.cancellations() > before:
+            # Code that swallowed the cancellation of the host's task does not keep the host.
+            await stop_if_cancelled(before, self.host)
+        if self._watches and not self._at_work:
+            self._look()
+
+    async def _perform_one(self, effect: Effect, scope: anyio.CancelScope, before: int) -> Slot | None:
+        id = effect.id
+        if self.broken is not None or self.fatal is not None or id not in self.tree.open:
+            return None
+        self._scopes[id] = scope
+        try:
+            outcome = await self._perform(effect, before)
+        except (KeyboardInterrupt, SystemExit) as error:
+            self.end_process(error)
+            return None
+        except BaseException as error:  # noqa: BLE001  # the store's, or a fault of ours
+            if not isinstance(error, Exception):
+                await stop_if_cancelled(before, self.host)
+            self._break(error)
+            return None
+        finally:
+            self._scopes.pop(id, None)
+        try:
+            return await self.step(outcome, wants=True)
+        except StoreError:
+            return None
+
+    def _perform(self, effect: Effect, before: int) -> Awaitable[i.Input]:
+        if isinstance(effect, CallModel):
+            return perform_model(self, effect, before)
+        if isinstance(effect, CallTool):
+            return perform_tool(self, effect, before)
+        if isinstance(effect, AskHost):
+            return perform_host(self, effect, before)
+        return perform_notify(self, effect, before)
 
     # ------------------------------------------------------------ time
 
     def _wind_timer(self) -> None:
-        deadline = next_deadline(self.tree)
+        # What nobody performs is over, whatever the journal shows as running: no budget of it runs out.
+        deadline = next_deadline(self.tree) if self._at_work else None
         if deadline == self._deadline:
             return
         self._deadline = deadline
@@ -404,7 +288,7 @@ class Driver:
             self._timer_scope = None
         if deadline is not None and self._group is not None:
             self._timer_scope = anyio.CancelScope()
-            self._group.start_soon(self._timer, self._timer_scope, deadline)
+            self.spawn(partial(self._timer, self._timer_scope, deadline))
 
     async def _timer(self, scope: anyio.CancelScope, deadline: int) -> None:
         with scope:
@@ -421,11 +305,13 @@ class Driver:
     # ------------------------------------------------------------ being driven
 
     async def until_holds(self, holds: Callable[[], bool], *, timeout: float | None = None) -> bool:
-        """Wait until something is so, the driver is stopped, or `timeout` seconds are over; say whether it is so."""
-        if holds() or self.broken is not None or self.fatal is not None or self._group is None:
-            return holds()
-        watch = Watch(holds)
-        self._watches.append(watch)
+        """Wait until something is so, or cannot become so, or `timeout` seconds are over; say whether it is so.
+
+        It cannot when the driver is stopped, or nothing is being performed.
+        """
+        return await self._until(self._watches.add(holds, self._idle), timeout=timeout)
+
+    async def _until(self, watch: Watch, *, timeout: float | None = None) -> bool:
         scope = anyio.CancelScope()
 
         async def timer(seconds: float) -> None:
@@ -434,13 +320,23 @@ class Driver:
             watch.event.set()
 
         try:
-            if timeout is not None:
-                self.spawn(partial(timer, timeout))
-            await watch.event.wait()
+            # What an append under way has decided is not so before it is durable.
+            if self._pumping or not (watch.look() or watch.over() or self._stopped()):
+                if timeout is not None:
+                    self.spawn(partial(timer, timeout))
+                await watch.event.wait()
         finally:
             self._watches.remove(watch)
             scope.cancel()
-        return holds()
+        return watch.look()
+
+    def _idle(self) -> bool:
+        return not self.working
+
+    @property
+    def working(self) -> bool:
+        """Whether something is being decided or performed here; what else the journal shows under way is not."""
+        return self._group is not None and (self._at_work > 0 or self._pumping or bool(self._queue))
 
     def tells(self) -> bool:
         """Whether `on_pending` is still to be told of something."""
@@ -452,9 +348,18 @@ class Driver:
         """Whether nothing runs, waits for a slot, or has to be told."""
         return self.tree.root.live == 0 and not self.tells()
 
+    def _may_release(self) -> bool:
+        return self._verbs == 0 and self.quiet()
+
     def cut(self) -> bool:
         """Whether the journal holds work under way that this driver is not performing."""
-        return not self._scopes and cut_off(self.tree)
+        if not self._mine.isdisjoint(self.tree.open):
+            return False
+        # An effect past `_next` is decided and waits for its append.
+        return any(not isinstance(e, Notify) and e.id < self._next for e in self.tree.open.values()) or any(
+            n.wake is not None and n.wake.cut and n.state is not State.CLOSED
+            for n in self.tree.nodes.values()
+        )
 
     async def drive(
         self, work: Callable[[], Awaitable[Slot | None]], holds: Callable[[], bool], *, force: bool = False
@@ -469,11 +374,13 @@ class Driver:
         if self._group is not None:
             self._guests += 1
             try:
-                await self.acquire(force=force)
-                slot = await work()
+                slot = await self.decided(work, force=force)
+                if self.tenure.held and self._may_release():
+                    await self.release()
+                watch = self._watches.add(holds, self._idle)
                 if slot is not None and slot.take is not None:
                     self._set_going(slot.take, slot)
-                await self.until_holds(holds)
+                await self._until(watch)
             finally:
                 self._guests -= 1
                 self._look()
@@ -486,12 +393,16 @@ class Driver:
                 self.host = current_host()
                 try:
                     self._begin(group)
-                    await self.acquire(force=force)
-                    slot = await work()
-                    if slot is not None and slot.take is not None:
-                        await self._chain(slot.take)
-                    await self.until_holds(holds)
-                    await self.until_holds(lambda: self._guests == 0)
+                    slot = await self.decided(work, force=force)
+                    watch = self._watches.add(holds, self._idle)
+                    try:
+                        if slot is not None and slot.take is not None:
+                            await self._chain(slot.take)
+                    except BaseException:
+                        self._watches.remove(watch)
+                        raise
+                    await self._until(watch)
+                    await self._until(self._watches.add(lambda: self._guests == 0))
                 except anyio.get_cancelled_exc_class():
                     await self._close_off("the host was cancelled")
                     raise
@@ -499,6 +410,7 @@ class Driver:
                     error = raised
                 finally:
                     await self._finish(group, error)
+            await self.tenure.let_go(self.tree.run_id)
             self._raise_outcome(error)
         finally:
             del error  # it knows this frame: a cycle that would keep the run
@@ -512,23 +424,32 @@ class Driver:
             raise error
         self.raise_stopped()
 
+    async def decided(
+        self, work: Callable[[], Awaitable[Slot | None]], *, force: bool = False
+    ) -> Slot | None:
+        """Take the claim and do `work` under it, whatever else comes to rest meanwhile."""
+        self._verbs += 1
+        try:
+            await self.acquire(force=force)
+            return await work()
+        finally:
+            self._verbs -= 1
+
     def _begin(self, group: TaskGroup) -> None:
+        self.pause = pause_here()
         self.tenure.hurry(None)
+        self._at_work = 0
         if not self.tenure.private:
-            group.start_soon(self._keep_claim)
-        if self.has_wall:
-            self._deadline = None
-            self._wind_timer()
+            self.spawn(self._keep_claim)
+        self._deadline = None
 
     async def _finish(self, group: TaskGroup, error: BaseException | None) -> None:
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             self.fatal = self.fatal or error
         if self.fatal is not None:
             await self._close_off(type(self.fatal).__name__)
-        elif self.tree.root.live and self.tenure.held:
-            await self._close_off(
-                "the host left" if error is None else f"the host raised {type(error).__name__}"
-            )
+        elif self._at_work and self.tree.root.live and self.broken is None:
+            await self._close_off("the verb it ran beside returned")
         elif self.tenure.held:
             await self._give_up()
         self._stand_down(group)
@@ -541,9 +462,13 @@ class Driver:
                 self.broken = self.broken or failed
 
     def _stand_down(self, group: TaskGroup) -> None:
-        group.cancel_scope.cancel()
+        # Cancelling costs a turn of the event loop; a run without parallel work has nothing to cancel.
+        if self._spawned:
+            group.cancel_scope.cancel()
+        self._spawned = False
         self._group = None
         self.host = None
+        self._mine.clear()
         self._deadline = None
         self._timer_scope = None
         self._look(stopped=True)
@@ -553,9 +478,8 @@ class Driver:
         self.tenure.hurry(self.crew.shutdown + PATIENCE)
         with anyio.CancelScope(shield=True):
             try:
-                # A run that is not stored and not on its way there leaves no trace.
-                begun = self.first is None or self.tree.run_id or self._queue
-                if begun and self.broken is None:
+                # What is on its way into the store is there first; a run that is not even that leaves no trace.
+                if (self.tenure.held or self._pumping) and self.broken is None:
                     await self.step(i.Cancel(why))
                 await self.release()
             except StoreError as error:
@@ -581,7 +505,6 @@ class Driver:
         """Stop working in the background; what still runs is cut off and can be recovered."""
         group = self._group
         assert group is not None
-        cancelled = isinstance(exc[1], anyio.get_cancelled_exc_class())
         try:
             if self.tree.root.live or self.fatal is not None:
                 await self._close_off("the host left the runtime")
@@ -589,8 +512,10 @@ class Driver:
                 await self._give_up()
         finally:
             self._stand_down(group)
-            # Handed an error, the group would wrap it in an exception group.
+            # A task group would wrap what the host raised; only its own cancellation has to go through it.
+            cancelled = isinstance(exc[1], anyio.get_cancelled_exc_class())
             await group.__aexit__(*(exc if cancelled else (None, None, None)))
+        await self.tenure.let_go(self.tree.run_id)
         if exc[0] is None:
             self._raise_outcome(None)
         self.fatal = None

@@ -1,13 +1,13 @@
-"""Performing effects: models, interpreters, notifications; tools have a file of their own."""
+"""Performing what is not a tool: models, interpreters, notifications."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from anyio.lowlevel import checkpoint
+from pydantic import JsonValue
+from pydantic_core import to_json
 
 from overt._canonical import encode, jsonable
 from overt._text import clean
@@ -15,12 +15,11 @@ from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.budget import wall_spent
 from overt.core.calls import offers_task
-from overt.core.effects import AskHost, CallModel, CallTool, Effect, Notify
+from overt.core.effects import AskHost, CallModel, Notify
 from overt.core.tree import Node
 from overt.core.views import request_view
 from overt.driver.answers import check_data
 from overt.driver.context import InContext, describe, let_through
-from overt.driver.toolcall import perform_tool
 from overt.errors import InvalidAnswer, ModelError
 from overt.message import Message, ModelRequest, ModelResponse, ToolCall
 from overt.models.redact import redact
@@ -30,29 +29,15 @@ if TYPE_CHECKING:
     from overt.driver.crew import Member
     from overt.driver.loop import Driver
 
-__all__ = ("answer_spec", "perform")
+__all__ = ("answer_spec", "perform_host", "perform_model", "perform_notify")
 
 
-def perform(driver: Driver, effect: Effect) -> Awaitable[i.Input]:
-    """Perform an effect; what came of it is the next input."""
-    match effect:
-        case CallModel():
-            return perform_model(driver, effect)
-        case CallTool():
-            return perform_tool(driver, effect)
-        case AskHost():
-            return perform_host(driver, effect)
-        case Notify():
-            return perform_notify(driver, effect)
-
-
-async def perform_model(driver: Driver, effect: CallModel) -> i.Input:
+async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Input:
     """Buy one turn."""
     node = driver.tree.nodes[effect.handle]
     member = driver.crew.members.get(node.agent)
-    before = driver.cancellations()
     # A scripted model never waits; without this a run of such turns would hold the event loop and hear no cancel.
-    await checkpoint()
+    await driver.pause()
     try:
         if member is None:
             raise ModelError(f"no agent {node.agent!r} was given", type="SpecDrift")
@@ -104,7 +89,7 @@ def _request(driver: Driver, member: Member, node: Node, effect: CallModel, name
         settings=settings,
         output_schema=None,
         max_output_tokens=cap,
-        deadline=_deadline(driver, node) if driver.has_wall else None,
+        deadline=_deadline(driver, node) if driver.tree.has_wall else None,
     )
 
 
@@ -132,15 +117,14 @@ def _reply(member: Member, node: Node, effect: CallModel, response: ModelRespons
     usage = response.usage
     tokens = None
     if usage is not None:
+        sent, received, total = usage.input_tokens, usage.output_tokens, usage.total_tokens
         tokens = f.Tokens(
-            usage.input_tokens,
-            usage.output_tokens,
+            sent,
+            received,
             usage.cached_tokens,
             usage.reasoning_tokens,
-            usage.total_tokens,
+            0 if total == sent + received else total,
         )
-        if tokens.total == tokens.input + tokens.output:
-            tokens = tokens._replace(total=0)
     return i.ModelDone(
         effect.id,
         clean(message.text),
@@ -159,20 +143,29 @@ def _call(member: Member, call: ToolCall, invalid: str | None, task: bool) -> f.
     tool = member.tools.get(name)
     if tool is None and name == "task" and task:
         tool = member.task
-    raw, given = "{}", invalid
+    raw = "{}"
     if invalid is None:
         try:
-            raw = given = encode(jsonable(call.arguments))
+            raw = _text(call.arguments)
         except (TypeError, ValueError, RecursionError) as error:
-            return f.CallSpec(name, "{}", None, f"invalid arguments: {error}")
+            return f.CallSpec(name, raw, None, f"invalid arguments: {error}")
     if tool is None:
         return f.CallSpec(name, raw, None, _unknown(member, name, task))
     try:
         # Text that is no JSON object may still do: none at all, for a tool without arguments.
-        args = tool.canonical(given or "")
+        args = tool.canonical(call.arguments if invalid is None else invalid)
     except (ValueError, TypeError) as error:
         return f.CallSpec(name, raw, None, clean(str(error)))
     return f.CallSpec(name, raw, None if args == raw else args)
+
+
+def _text(arguments: dict[str, JsonValue]) -> str:
+    try:
+        text = to_json(arguments).decode()
+    except ValueError:
+        # Half a surrogate pair, or no JSON: the slow way cleans the one and names the other.
+        return encode(jsonable(arguments))
+    return encode(jsonable(arguments)) if "NaN" in text or "Infinity" in text else text
 
 
 def _unknown(member: Member, name: str, task: bool) -> str:
@@ -212,7 +205,7 @@ def answer_spec(request: Request, answer: Answer[Any]) -> i.AnswerSpec:
     )
 
 
-async def perform_host(driver: Driver, effect: AskHost) -> i.Input:
+async def perform_host(driver: Driver, effect: AskHost, before: int) -> i.Input:
     """Ask a `wait_for`."""
     tree = driver.tree
     if effect.by == "root":
@@ -222,10 +215,9 @@ async def perform_host(driver: Driver, effect: AskHost) -> i.Input:
         wait_for = None if member is None else member.wait_for
     if wait_for is None:
         return i.HostDone(effect.id)
-    before = driver.cancellations()
     request = request_view(tree, tree.requests[effect.request])
     try:
-        await checkpoint()
+        await driver.pause()
         answer = await InContext(wait_for, request)
         if answer is None:
             return i.HostDone(effect.id)
@@ -242,13 +234,12 @@ async def perform_host(driver: Driver, effect: AskHost) -> i.Input:
         return i.HostDone(effect.id, None, _short(describe(error)))
 
 
-async def perform_notify(driver: Driver, effect: Notify) -> i.Input:
+async def perform_notify(driver: Driver, effect: Notify, before: int) -> i.Input:
     """Tell `on_pending`."""
     tree = driver.tree
     tell = driver.crew.on_pending
     if tell is None:
         return i.NotifyDone(effect.id)
-    before = driver.cancellations()
     try:
         await InContext(tell, request_view(tree, tree.requests[effect.request]))
     except BaseException as error:  # noqa: BLE001  # the host's own failure; the request stays open

@@ -1,20 +1,17 @@
-"""An input on its way through the driver, and who waits for something to be so."""
+"""An input on its way through the driver."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextvars import copy_context
+from contextvars import Context, copy_context
 
 import anyio
 
 from overt.core import facts as f
 from overt.core import inputs as i
-from overt.core.effects import Effect, Notify
-from overt.core.tree import Tree
+from overt.core.effects import Effect
 from overt.errors import StoreError
-from overt.result import State
 
-__all__ = ("Slot", "Watch", "as_store_error", "cut_off", "run_status")
+__all__ = ("Slot", "as_store_error")
 
 
 class Slot:
@@ -24,11 +21,11 @@ class Slot:
 
     def __init__(self, inp: i.Input, *, wants: bool, owner: Slot | None = None) -> None:
         self.input = inp
-        self.owner = self if owner is None else owner
+        self.owner: Slot = self if owner is None else owner
         """The last of the inputs that were given together."""
         self.wants = wants
         """Whether the caller performs an effect that follows."""
-        self.context = copy_context()
+        self.context: Context = copy_context()
         """The caller's: what follows from an input runs in it, whoever appends the facts."""
         self.effects = range(0)
         """Ids of the effects it led to."""
@@ -36,33 +33,6 @@ class Slot:
         self.error: Exception | None = None
         self.facts: list[f.Fact] = []
         self.done: anyio.Event | None = None
-
-
-class Watch:
-    """Somebody who waits until something is so."""
-
-    __slots__ = ("event", "holds")
-
-    def __init__(self, holds: Callable[[], bool]) -> None:
-        self.holds = holds
-        self.event = anyio.Event()
-
-
-def run_status(tree: Tree) -> str:
-    """Return the run's status for lists: that of the entry handle, `running` while something runs."""
-    entry = tree.entry
-    if tree.root.live:
-        return "running"
-    if entry is None or entry.wake is None:
-        return "idle"
-    return entry.wake.status or "pending"
-
-
-def cut_off(tree: Tree) -> bool:
-    """Whether the journal holds work under way, or work that was cut off."""
-    return any(not isinstance(e, Notify) for e in tree.open.values()) or any(
-        n.wake is not None and n.wake.cut and n.state is not State.CLOSED for n in tree.nodes.values()
-    )
 
 
 def as_store_error(error: BaseException) -> Exception:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import anyio
 
@@ -18,10 +19,22 @@ from overt.journal.owner import owner_here
 from overt.journal.record import Record
 from overt.journal.store import Owner, Store
 
-__all__ = ("Tenure",)
+__all__ = ("Tenure", "run_status")
 
+PAUSE = timedelta(seconds=1)
+"""A driver that heard from its store longer ago than this may have been stopped, and its run taken, meanwhile."""
 LOCAL = Owner(id="local")
 """Owner of runs in a store nobody else can reach."""
+
+
+def run_status(tree: Tree) -> str:
+    """Return the run's status for lists: that of the entry handle, `running` while something runs."""
+    entry = tree.entry
+    if tree.root.live:
+        return "running"
+    if entry is None or entry.wake is None:
+        return "idle"
+    return entry.wake.status or "pending"
 
 
 class Tenure:
@@ -35,9 +48,12 @@ class Tenure:
         self.seconds = seconds
         self.owner = LOCAL if private else None
         self.epoch: int | None = None
-        self.until = datetime(1970, 1, 1, tzinfo=UTC)
-        self._deadline = math.inf
+        self._left: int | None = None
+        """Epoch under which this driver stopped, while the store may still hold the claim."""
+        self._deadline: float = math.inf
         self._scope: anyio.CancelScope | None = None
+        self.until: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+        self.seen: datetime = self.until
         self._append_now: Callable[..., None] | None = getattr(
             store, "append_now", None
         )  # an ImmediateStore; isinstance would cost more than an append
@@ -81,26 +97,28 @@ class Tenure:
             RunExists: The store has a run of this id.
         """
         owner, now, until = self._terms()
-        with self._patiently() as scope:
-            claim = await self.store.create(
-                first.run_id, records, agent=first.agent, owner=owner, now=now, until=until
-            )
-        if scope.cancelled_caught:
-            raise StoreError(f"run {first.run_id}: the store did not take the run in time; it may be there")
-        self.epoch, self.until = claim.epoch, claim.until
+        create = partial(self.store.create, first.run_id, records, agent=first.agent, owner=owner, now=now)
+        # A shield costs more than an immediate create, and protects nothing there.
+        with nullcontext() if self.immediate else anyio.CancelScope(shield=True):
+            claim = await create(until=until)
+            self.epoch, self.until, self.seen = claim.epoch, claim.until, now
 
     async def append(
         self, run_id: str, records: Sequence[Record], *, after: int, status: str, release: bool
     ) -> None:
         """Append under the claim; durable when this returns.
 
+        An input can come while the append that gives the claim up is under way. Then the claim is taken anew, and the
+        position tells whether another driver was there between.
+
         Raises:
-            RunConflict: The claim is not held, or another driver has it.
+            RunConflict: Another driver has the run, or moved it on.
         """
         if self.immediate:
             self.append_now(run_id, records, after=after, status=status, release=release)
             return
-        epoch = self._epoch(run_id)
+        epoch = await self._retake(run_id, after) if self.epoch is None else self.epoch
+        asked = self._before()
         if records or release:
             with self._patiently() as scope:
                 await self.store.append(
@@ -112,22 +130,37 @@ class Tenure:
                 )
         if release:
             self.epoch = None
+        else:
+            self.seen = asked
+
+    async def _retake(self, run_id: str, after: int) -> int:
+        owner, now, until = self._terms()
+        with anyio.CancelScope(shield=True):
+            claim = await self.store.claim(run_id, owner=owner, now=now, until=until, force=False)
+            self.epoch, self.until = claim.epoch, claim.until
+            info = await self.store.info(run_id)
+            if info.position != after:
+                await self.give_up(run_id)
+                raise RunConflict(f"run {run_id}: another driver has moved it on from position {after}")
+        return claim.epoch
 
     def append_now(
         self, run_id: str, records: Sequence[Record], *, after: int, status: str, release: bool
     ) -> None:
         """`append`, where the store never waits."""
         assert self._append_now is not None
-        self._append_now(
-            run_id, records, after=after, epoch=self._epoch(run_id), status=status, release=release
-        )
-        if release:
-            self.epoch = None
-
-    def _epoch(self, run_id: str) -> int:
         if self.epoch is None:
             raise RunConflict(f"run {run_id}: this driver holds no claim")
-        return self.epoch
+        asked = self._before()
+        self._append_now(run_id, records, after=after, epoch=self.epoch, status=status, release=release)
+        if release:
+            self.epoch = None
+        else:
+            self.seen = asked
+
+    def _before(self) -> datetime:
+        """The time before the store is asked: the process may be stopped while the store is at it."""
+        return self.seen if self.private else self.clock.now()
 
     async def take(self, tree: Tree, log: Log, *, force: bool) -> None:
         """Take the claim, and catch up with what another driver has done since.
@@ -138,16 +171,15 @@ class Tenure:
         owner, now, until = self._terms()
         with anyio.CancelScope(shield=True):
             claim = await self.store.claim(tree.run_id, owner=owner, now=now, until=until, force=force)
+            self.epoch, self.until, self.seen = claim.epoch, claim.until, now
             try:
                 info = await self.store.info(tree.run_id)
                 if info.position != tree.seq:
                     for rec in await self.store.read(tree.run_id, after=tree.seq):
                         fold(tree, log, rec, tree.run_id)
             except BaseException:
-                await self.store.release(tree.run_id, epoch=claim.epoch)
+                await self.give_up(tree.run_id)
                 raise
-        # Only now: who sees that it is held goes on with the tree.
-        self.epoch, self.until = claim.epoch, claim.until
 
     async def give_up(self, run_id: str) -> None:
         """Let go of the claim, if it is held."""
@@ -156,15 +188,28 @@ class Tenure:
             with self._patiently():
                 await self.store.release(run_id, epoch=epoch)
 
-    async def check(self, run_id: str) -> None:
-        """Make sure a claim whose time is over is still ours, before something is entered that cannot be undone.
+    def stop(self) -> None:
+        """Use the claim no more; `let_go` gives it back."""
+        if self.epoch is not None:
+            self._left, self.epoch = self.epoch, None
 
-        A process that was stopped and goes on finds here that another driver has the run.
+    async def let_go(self, run_id: str) -> None:
+        """Give back the claim of a driver that has stopped, as far as the store allows: else it runs out."""
+        if self._left is not None:
+            epoch, self._left = self._left, None
+            with self._patiently(), suppress(StoreError):
+                await self.store.release(run_id, epoch=epoch)
+
+    async def check(self, run_id: str) -> None:
+        """Make sure that the claim is still ours, before something is entered that cannot be undone.
+
+        The store is asked only after a pause since it was last heard: a process that was stopped and goes on finds here
+        that another driver has the run.
 
         Raises:
             RunConflict: It has.
         """
-        if self.private or self.clock.now() < self.until:
+        if self.private or self.clock.now() < min(self.until, self.seen + PAUSE):
             return
         info = await self.store.info(run_id)
         if info.epoch != self.epoch:
@@ -180,16 +225,6 @@ class Tenure:
             RunConflict: Another driver has the run.
         """
         if self.epoch is not None:
-            _, _, until = self._terms()
+            _, now, until = self._terms()
             await self.store.renew(run_id, epoch=self.epoch, until=until)
-            self.until = until
-
-    async def keep(self, tree: Tree) -> None:
-        """Renew the claim for as long as nobody cancels this.
-
-        Raises:
-            RunConflict: Another driver has the run.
-        """
-        while True:
-            await self.clock.sleep(self.seconds / 3)
-            await self.renew(tree.run_id)
+            self.until, self.seen = until, now

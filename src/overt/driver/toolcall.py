@@ -17,7 +17,9 @@ from overt._text import clean
 from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.effects import CallTool
+from overt.core.moves import call_of
 from overt.core.replay import fits
+from overt.core.suspension import public_answer
 from overt.core.tree import Call, Memory, Node, RequestState
 from overt.core.views import answers_of
 from overt.driver.context import describe, let_through, run_user_code
@@ -69,7 +71,7 @@ class Entry:
         self.recorded: list[tuple[RequestState, Answer[object]]] = (
             answers_of(driver.tree, node, call.key) if self.memory.slots else []
         )
-        self.asked = 0
+        self.asked: int = 0
         self.left: tuple[f.Question, int] | None = None
         self.inside: set[str] = set()
 
@@ -81,11 +83,13 @@ class Entry:
             )
         slot, self.asked = self.asked, self.asked + 1
         wanted = core_question(question, self.call)
-        if slot < len(self.recorded):
-            request, answer = self.recorded[slot]
+        if slot < len(self.recorded) and self.left is None:
+            request, _ = self.recorded[slot]
             if fits(request.question, wanted):
-                return cast("Answer[JsonValue]", answer)
-        self.left = (wanted, slot)
+                return cast("Answer[JsonValue]", public_answer(request))
+        # The first question that has no answer is the one that is asked: tasks of one group may all come here.
+        if self.left is None:
+            self.left = (wanted, slot)
         raise Asking
 
     async def once(self, label: str, fn: Callable[[], Awaitable[T]], annotation: object, /) -> T:
@@ -93,7 +97,9 @@ class Entry:
         if label in self.inside:
             raise UsageError(f"once({label!r}) is under way already in this call")
         done = None if self.memory.once is None else self.memory.once.get(label)
-        if done is not None and done.done:
+        if done is not None and not done.done:
+            raise UsageError(f"once({label!r}) was left without an outcome; whether it has happened is asked")
+        if done is not None:
             if done.error is not None:
                 raise ToolError(done.error)
             assert done.value is not None
@@ -123,39 +129,41 @@ def failure(error: BaseException) -> str:
     return describe(error)
 
 
-async def perform_tool(driver: Driver, effect: CallTool) -> i.Input:
+async def perform_tool(driver: Driver, effect: CallTool, before: int) -> i.Input:
     """Enter a tool once, and return what came of it."""
     node = driver.tree.nodes[effect.handle]
     assert node.wake is not None
-    call = next(c for c in node.wake.batch or () if c.id == effect.call)
+    call = call_of(node.wake, effect.call)
     member = driver.crew.members.get(node.agent)
     tool = None if member is None else member.tools.get(call.name)
     if tool is None:
         return i.ToolDone(effect.id, f"the tool {call.name!r} is gone", True)
     entry = Entry(driver, effect, node, call)
-    await driver.check_claim()
-    if effect.id not in driver.tree.open:
-        return i.ToolLost(effect.id, "given up before it was entered")
+    if not driver.tenure.private:
+        await driver.check_claim()
+        if effect.id not in driver.tree.open:
+            return i.ToolLost(effect.id, "given up before it was entered")
     if tool.timeout is None:
-        return await _enter(driver, effect, entry, node, call, tool)
+        return await _enter(driver, effect, entry, node, call, tool, before)
     return await _enter_timed(driver, effect, entry, node, call, tool, tool.timeout)
 
 
 async def _enter(
-    driver: Driver, effect: CallTool, entry: Entry, node: Node, call: Call, tool: RunnableTool
+    driver: Driver,
+    effect: CallTool,
+    entry: Entry,
+    node: Node,
+    call: Call,
+    tool: RunnableTool,
+    before: int,
 ) -> i.Input:
-    before = driver.cancellations()
     try:
         args, kwargs = tool.bind(call.args)
         if tool.takes_context:
             args = (_context(driver, entry, node, call), *args)
         value = await run_user_code(tool.__wrapped__, args, kwargs, is_async=tool.is_async)
         if entry.left is not None:
-            return i.ToolDone(
-                effect.id,
-                f"tool {tool.name!r} swallowed the suspension of ctx.ask: let BaseException through",
-                True,
-            )
+            return _swallowed(effect, tool)
         return _returned(effect, entry, call, tool.as_result(value))
     except Asking:
         return _asked(effect, entry)
@@ -168,7 +176,17 @@ async def _enter(
         ):
             return _asked(effect, entry)
         await let_through(error, before, driver.host)
+        if entry.left is not None:
+            return _swallowed(effect, tool, f"; it raised {failure(error)}")
         return i.ToolDone(effect.id, failure(error), True)
+
+
+def _swallowed(effect: CallTool, tool: RunnableTool, then: str = "") -> i.Input:
+    return i.ToolDone(
+        effect.id,
+        f"tool {tool.name!r} swallowed the suspension of ctx.ask: let BaseException through{then}",
+        True,
+    )
 
 
 def _context(driver: Driver, entry: Entry, node: Node, call: Call) -> ToolContext[object]:
@@ -213,7 +231,7 @@ async def _enter_timed(
     async def run() -> None:
         with work:
             try:
-                outcome.append(await _enter(driver, effect, entry, node, call, tool))
+                outcome.append(await _enter(driver, effect, entry, node, call, tool, 0))
             except (KeyboardInterrupt, SystemExit) as error:
                 if left:
                     driver.end_process(error)

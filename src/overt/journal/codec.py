@@ -7,9 +7,10 @@ their default are left out, and so is `handle` where it is the one of the fact b
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any, cast
+
+from pydantic_core import from_json, to_json
 
 from overt.core import facts as f
 from overt.errors import JournalCorrupt, UnsupportedSchema
@@ -21,28 +22,36 @@ SCHEMA = 1
 """Version of the records written. History: 1, the first."""
 
 _KIND = {cls: kind for kind, cls in f.FACTS.items()}
-_dump = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_MISSING = object()
+
+
+def _shape(cls: type[Any]) -> tuple[tuple[int, str, object], ...]:
+    """Index, name and default of every field of a named tuple."""
+    defaults: dict[str, object] = cls._field_defaults
+    return tuple((at, name, defaults.get(name, _MISSING)) for at, name in enumerate(cls._fields))
+
+
+_SHAPES: dict[type[Any], tuple[tuple[int, str, object], ...]] = {
+    cls: _shape(cls) for cls in (*f.FACTS.values(), f.Caps, f.CallSpec, f.ErrorSpec, f.Question)
+}
 
 
 def plain_fields(value: tuple[Any, ...]) -> dict[str, Any]:
     """The fields of a named tuple that differ from their defaults."""
-    cls = cast("type[f.Caps]", type(value))
-    defaults: dict[str, Any] = cls._field_defaults
-    return {
-        name: _plain(item)
-        for name, item in zip(cls._fields, value, strict=True)
-        if name not in defaults or item != defaults[name]
-    }
+    made: dict[str, Any] = {}
+    for at, name, default in _SHAPES[type(value)]:
+        item = value[at]
+        if item is not default and item != default:
+            made[name] = _plain(item) if isinstance(item, tuple) else item
+    return made
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        if isinstance(value, f.Tokens):
-            return list(value) if value.total or value.cached or value.reasoning else list(value[:2])
-        if hasattr(value, "_fields"):
-            return plain_fields(value)
-        return [_plain(item) for item in value]
-    return value
+def _plain(value: tuple[Any, ...]) -> Any:
+    if isinstance(value, f.Tokens):
+        return list(value) if value.total or value.cached or value.reasoning else list(value[:2])
+    if type(value) in _SHAPES:
+        return plain_fields(value)
+    return [_plain(item) if isinstance(item, tuple) else item for item in value]
 
 
 def encode(at: int, facts: Sequence[f.Fact]) -> str:
@@ -57,7 +66,7 @@ def encode(at: int, facts: Sequence[f.Fact]) -> str:
         elif here is not None:
             handle = here
         rows.append(row)
-    return _dump({"v": SCHEMA, "at": at, "facts": rows})
+    return to_json({"v": SCHEMA, "at": at, "facts": rows}).decode()
 
 
 def _calls(rows: list[dict[str, Any]]) -> tuple[f.CallSpec, ...]:
@@ -83,11 +92,13 @@ def decode(run_id: str, rec: Record) -> tuple[int, list[f.Fact]]:
     """
     where = f"run {run_id}, position {rec.position}"
     try:
-        row = json.loads(rec.text)
+        row = from_json(rec.text)
         version = row["v"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise JournalCorrupt(f"{where}: the record is no journal record ({type(error).__name__})") from error
-    if not isinstance(version, int) or version > SCHEMA:
+    if type(version) is not int or version < 1:
+        raise JournalCorrupt(f"{where}: the record has schema {version!r}, which no release has written")
+    if version > SCHEMA:
         raise UnsupportedSchema(
             f"{where}: the record has schema {version!r}, this release reads up to {SCHEMA}; use a newer overt"
         )
@@ -98,11 +109,15 @@ def decode(run_id: str, rec: Record) -> tuple[int, list[f.Fact]]:
             cls = f.FACTS[fields.pop("kind")]
             if "handle" in cls._fields:
                 handle = fields.setdefault("handle", handle)
+                if handle is None:
+                    raise KeyError("handle")
             for name, build in _NESTED.get(cls, {}).items():
                 if fields.get(name) is not None:
                     fields[name] = build(fields[name])
             facts.append(cls(**fields))
-        at = int(row["at"])
+        at = row["at"]
+        if type(at) is not int:
+            raise TypeError(f"at is {at!r}")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise JournalCorrupt(f"{where}: a fact cannot be read ({type(error).__name__}: {error})") from error
     if len(facts) != rec.count:

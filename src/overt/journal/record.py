@@ -28,9 +28,9 @@ class Record:
     ) -> None:
         if text is None and encode is None:
             raise ValueError("a record needs its text or a way to write it")
-        self.position = position
-        self.count = count
-        self.payload = payload
+        self.position: int = position
+        self.count: int = count
+        self.payload: object = payload
         self._text = text
         self._encode = encode
 

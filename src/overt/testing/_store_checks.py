@@ -48,8 +48,8 @@ class StoreCheck:
     __slots__ = ("_body", "name", "needs_reopen")
 
     def __init__(self, body: _Body, *, needs_reopen: bool) -> None:
-        self.name: Final = body.__name__.strip("_") if hasattr(body, "__name__") else repr(body)
-        self.needs_reopen: Final = needs_reopen
+        self.name: Final[str] = body.__name__.strip("_") if hasattr(body, "__name__") else repr(body)
+        self.needs_reopen: Final[bool] = needs_reopen
         self._body: Final = body
 
     def __repr__(self) -> str:
@@ -63,7 +63,7 @@ class StoreCheck:
         Args:
             make_store: Makes a store without runs; called once.
             reopen: Makes another store over the same journals, as another process would, while the first is open or
-                after it was closed. Needed by `REOPEN_CHECKS` only.
+                after it was closed. Needed by `STORE_REOPEN_CHECKS` only.
 
         Raises:
             AssertionError: The store does not do what is asked.
@@ -83,8 +83,8 @@ class StoreCheck:
         opened.append(store)
         try:
             await self._body(store, again)
-        except AssertionError:
-            raise
+        except AssertionError as error:
+            raise AssertionError(f"{self.name}: {error}") from error
         except Exception as error:
             raise AssertionError(f"{self.name}: the store raised {error!r}") from error
         finally:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias, TypeVar, cast
+from types import EllipsisType
+from typing import Literal, TypeAlias, TypeVar, cast
 
 import anyio
 from pydantic import BaseModel, JsonValue, ValidationError
@@ -32,13 +33,6 @@ _ModelT = TypeVar("_ModelT", bound=BaseModel)
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter", "refusal", "unknown"]
 
 
-class _Default:
-    """Stands where `None` means something."""
-
-
-_DEFAULT: Final = _Default()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """Text or one call of a scripted reply; made by `say`, `call` and `raw_call`."""
@@ -49,7 +43,7 @@ class Part:
     raw: str | None = None
     id: str | None = None
     tokens: int | None = None
-    usage: Usage | _Default | None = _DEFAULT
+    usage: Usage | EllipsisType | None = ...
     finish: FinishReason | None = None
 
     def with_options(
@@ -57,7 +51,7 @@ class Part:
         *,
         id: str | None = None,
         tokens: int | None = None,
-        usage: Usage | _Default | None = _DEFAULT,
+        usage: Usage | EllipsisType | None = ...,
         finish: FinishReason | None = None,
     ) -> Part:
         """Return this part with what is given here; `call("refund", order="A1").with_options(tokens=7)`.
@@ -65,7 +59,7 @@ class Part:
         Args:
             id: The provider's id of a call, whatever it be: empty, or the same as another's.
             tokens: Total tokens of the reply; several parts of one reply add up.
-            usage: The reply's usage as it is, or `None` for a provider that reports none.
+            usage: The reply's usage as it is, or `None` for a provider that reports none; `...` leaves it as it was.
             finish: The reply's finish reason.
 
         Returns:
@@ -75,7 +69,7 @@ class Part:
             self,
             id=self.id if id is None else id,
             tokens=self.tokens if tokens is None else tokens,
-            usage=self.usage if isinstance(usage, _Default) else usage,
+            usage=self.usage if isinstance(usage, EllipsisType) else usage,
             finish=self.finish if finish is None else finish,
         )
 
@@ -93,7 +87,7 @@ def say(
     text: str,
     *,
     tokens: int | None = None,
-    usage: Usage | _Default | None = _DEFAULT,
+    usage: Usage | EllipsisType | None = ...,
     finish: FinishReason | None = None,
 ) -> Part:
     """Text of a scripted reply.
@@ -101,7 +95,7 @@ def say(
     Args:
         text: What the model says.
         tokens: Total tokens of the reply; `None` takes the model's `tokens`.
-        usage: The usage as it is; `usage=None` is a provider that reports none. Not given, it is made from `tokens`.
+        usage: The usage as it is; `None` is a provider that reports none, `...` makes it from `tokens`.
         finish: The finish reason; `None` is `"tool_calls"` beside calls and `"stop"` otherwise.
 
     Returns:
@@ -137,7 +131,7 @@ def raw_call(
     *,
     id: str | None = None,
     tokens: int | None = None,
-    usage: Usage | _Default | None = _DEFAULT,
+    usage: Usage | EllipsisType | None = ...,
     finish: FinishReason | None = None,
 ) -> Part:
     """One tool call whose argument text is given as a model would write it, broken or not.
@@ -316,17 +310,17 @@ class MockModel:
             id = part.id if part.id is not None else f"call_{len(calls) + 1}"
             calls.append(ToolCall(id=id, name=clean(part.tool), arguments=arguments))
         said = [part.tokens for part in parts if part.tokens is not None]
-        usage: Usage | _Default | None = _usage(sum(said) if said else self._tokens)
+        usage: Usage | None = _usage(sum(said) if said else self._tokens)
         finish: FinishReason = "tool_calls" if calls else "stop"
         for part in parts:
             finish = part.finish or finish
-            if not isinstance(part.usage, _Default):
+            if not isinstance(part.usage, EllipsisType):
                 usage = part.usage
         return ModelResponse(
             message=AssistantMessage(
                 text=clean("".join(part.text for part in parts)), tool_calls=tuple(calls)
             ),
-            usage=None if isinstance(usage, _Default) else usage,
+            usage=usage,
             finish_reason=finish,
             raw_finish_reason=finish,
             model=self._name,

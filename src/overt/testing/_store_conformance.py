@@ -1,22 +1,4 @@
-"""What is asked of a [`Store`][overt.stores.Store], as checks to run on any implementation.
-
-With pytest and anyio's plugin, on asyncio and trio:
-
-```python
-import pytest
-from overt.testing.store_conformance import CHECKS, REOPEN_CHECKS, StoreCheck
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("check", (*CHECKS, *REOPEN_CHECKS), ids=str)
-async def test_my_store(check: StoreCheck, tmp_path):
-    path = tmp_path / "runs.db"
-    await check(lambda: MyStore(path), reopen=lambda: MyStore(path))
-```
-
-A store that outlives nothing runs `CHECKS` alone and needs no `reopen`. Nothing here needs pytest: a check that fails
-raises `AssertionError` with what was expected.
-"""
+"""What is asked of a [`Store`][overt.stores.Store], as checks to run on any implementation."""
 
 from __future__ import annotations
 
@@ -46,7 +28,7 @@ from overt.testing._store_checks import (
     read_texts,
 )
 
-__all__ = ("CHECKS", "REOPEN_CHECKS", "StoreCheck")
+__all__ = ("STORE_CHECKS", "STORE_REOPEN_CHECKS", "StoreCheck", "store_conformance")
 
 
 async def _creates_and_reads(store: Store, _: Callable[[], Store]) -> None:
@@ -485,7 +467,7 @@ async def _lets_one_store_of_two_win(store: Store, reopen: Callable[[], Store]) 
     expect((await second.info("run")).position, 11, "position")
 
 
-CHECKS: Final[tuple[StoreCheck, ...]] = tuple(
+STORE_CHECKS: Final[tuple[StoreCheck, ...]] = tuple(
     StoreCheck(body, needs_reopen=False)
     for body in (
         _creates_and_reads,
@@ -521,7 +503,7 @@ CHECKS: Final[tuple[StoreCheck, ...]] = tuple(
 )
 """Asked of every store."""
 
-REOPEN_CHECKS: Final[tuple[StoreCheck, ...]] = tuple(
+STORE_REOPEN_CHECKS: Final[tuple[StoreCheck, ...]] = tuple(
     StoreCheck(body, needs_reopen=True)
     for body in (
         _survives_close,
@@ -531,3 +513,51 @@ REOPEN_CHECKS: Final[tuple[StoreCheck, ...]] = tuple(
     )
 )
 """Asked of stores whose journals other processes open, too; they need `reopen`."""
+
+
+async def store_conformance(
+    make_store: Callable[[], Store], *, reopen: Callable[[Store], Store] | None = None
+) -> None:
+    """Check that a store does what is asked of every store, on the event loop this is awaited in.
+
+    ```python
+    async def test_my_store(tmp_path):
+        files = (tmp_path / f"{number}.db" for number in itertools.count())
+        await store_conformance(lambda: MyStore(next(files)), reopen=lambda store: MyStore(store.path))
+    ```
+
+    `STORE_CHECKS` and `STORE_REOPEN_CHECKS` are the single checks, for a test of each:
+
+    ```python
+    @pytest.mark.parametrize("check", (*STORE_CHECKS, *STORE_REOPEN_CHECKS), ids=str)
+    async def test_my_store(check: StoreCheck, tmp_path):
+        path = tmp_path / "runs.db"
+        await check(lambda: MyStore(path), reopen=lambda: MyStore(path))
+    ```
+
+    Nothing here needs pytest.
+
+    Args:
+        make_store: Makes a store without runs; called once for each check.
+        reopen: Makes another store over the journals of the one it is given, as another process would, while that one
+            is open or after it was closed. `None` for a store that outlives nothing: `STORE_REOPEN_CHECKS` are then
+            left out.
+
+    Raises:
+        AssertionError: A check fails; says which, what was expected and what was found.
+    """
+    for check in STORE_CHECKS:
+        await check(make_store)
+    if reopen is None:
+        return
+    for check in STORE_REOPEN_CHECKS:
+        made: list[Store] = []
+
+        def make(made: list[Store] = made) -> Store:
+            made.append(make_store())
+            return made[0]
+
+        def again(made: list[Store] = made) -> Store:
+            return reopen(made[0])
+
+        await check(make, reopen=again)

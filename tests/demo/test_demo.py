@@ -1,0 +1,231 @@
+"""The demo as somebody meets it: started as a command, read from its output and from what it left."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from overt.demo.team import entries
+from tests.demo.chat_server import chat_server
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.timeout(300)  # up to five interpreters start in one test
+
+
+def environment(tmp_path: Path, **more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OVERT_", "OPENAI_"))}
+    path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+    return {**kept, "PYTHONPATH": path, "TMPDIR": str(tmp_path), **more}
+
+
+def demo(tmp_path: Path, *arguments: str, stdin: str = "", **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "overt", "demo", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        env=environment(tmp_path, **more),
+        check=False,
+        timeout=200,
+    )
+
+
+def kept_folder(tmp_path: Path) -> Path:
+    (folder,) = tmp_path.glob("overt-demo-*")
+    return folder
+
+
+def effects(folder: Path) -> Counter[str]:
+    return Counter(str(line["what"]) for line in entries(folder))
+
+
+@pytest.mark.parametrize("answer", ["approve", "decline"])
+@pytest.mark.parametrize(
+    ("policy", "lookups", "own", "total", "repeats", "replay"),
+    [
+        (
+            "rewind",
+            2,
+            300,
+            1_200,
+            "4 turns bought again; runs again: look_up",
+            "attempt 2; 4 turns bought again",
+        ),
+        ("continue", 1, 200, 800, "no turn and no finished tool", "attempt 1; 0 turns bought again"),
+    ],
+)
+def test_each_policy_and_answer(
+    tmp_path: Path, answer: str, policy: str, lookups: int, own: int, total: int, repeats: str, replay: str
+) -> None:
+    ran = demo(tmp_path, "--policy", policy, "--answer", answer, "--keep")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert f"repeats   {repeats}\n" in ran.stdout
+    assert f"replay    {replay}\n" in ran.stdout
+    assert f"answer    {answer}d\n" in ran.stdout
+    assert f"tokens    {own} the coordinator's own, {total:,} with its team\n" in ran.stdout
+    assert "result    done:" in ran.stdout
+    want = Counter(track=1, look_up=lookups, refund=1)
+    if answer == "approve":
+        want["send_voucher"] = 1
+    folder = kept_folder(tmp_path)
+    assert effects(folder) == want
+    assert not [line for line in ran.stdout.splitlines() if len(line) > 80 and str(folder) not in line]
+    counted = dict(re.findall(r"^    (\w+) +(\d+)\b", ran.stdout.split("really happened")[1], flags=re.M))
+    assert counted == {"send_voucher": "0", **{what: str(times) for what, times in want.items()}}
+
+
+def test_the_first_process_ends_before_the_second_begins_and_nothing_is_left(tmp_path: Path) -> None:
+    ran = demo(tmp_path)
+    processes = re.findall(r"^Process (\d+) (starts|opens)|Process (\d+) (ends) here", ran.stdout, flags=re.M)
+    told = [next(filter(None, found[::2])) + " " + next(filter(None, found[1::2])) for found in processes]
+    (first, starts), (same, ends), (second, opens) = (line.split() for line in told)
+    assert [starts, ends, opens] == ["starts", "ends", "opens"]
+    assert first == same != second
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_first_page_of_the_documentation_shows_what_the_demo_prints(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "index.md").read_text("utf-8")
+    (shown,) = re.findall(r"```text\n(Process \d+ opens.*?)```", page, flags=re.DOTALL)
+    printed = demo(tmp_path).stdout
+    assert re.sub(r"\d+ opens", "opens", shown) in re.sub(r"\d+ opens", "opens", printed)
+
+
+def test_a_kept_run_is_shown_again_and_nothing_happens_to_it(tmp_path: Path) -> None:
+    first = demo(tmp_path, "--keep")
+    folder = kept_folder(tmp_path)
+    before = effects(folder)
+    again = demo(tmp_path, "--open", str(folder))
+    assert again.returncode == 0
+    table = first.stdout[first.stdout.index("  handle ") :].split("\n\n")[0]
+    assert table in again.stdout
+    assert effects(folder) == before
+
+
+def test_asking_on_the_terminal_takes_no_for_no(tmp_path: Path) -> None:
+    ran = demo(tmp_path, "--answer", "ask", "--keep", stdin="perhaps\nN\n")
+    assert ran.returncode == 0
+    assert ran.stdout.count("Approve? [y/n]") == 2
+    assert effects(kept_folder(tmp_path))["send_voucher"] == 0
+
+
+def test_a_closed_input_keeps_the_parked_run_and_says_how_to_answer_it(tmp_path: Path) -> None:
+    ran = demo(tmp_path, "--answer", "ask")
+    assert ran.returncode == 1
+    assert "the input is closed" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    folder = kept_folder(tmp_path)
+    assert str(folder) in ran.stdout
+    assert demo(tmp_path, "--open", str(folder), "--answer", "approve").returncode == 0
+    assert effects(folder)["send_voucher"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--policy", "forget"], "invalid choice: 'forget'"),
+        (["--answer", "maybe"], "invalid choice: 'maybe'"),
+        (["--open", "nowhere"], "there is no run in nowhere"),
+        (["--loud"], "unrecognized arguments: --loud"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_is_made(
+    tmp_path: Path, arguments: list[str], told: str
+) -> None:
+    ran = demo(tmp_path, *arguments)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert told in ran.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("model", "told"), [("gpt", "provider:name"), ("openai:gpt-5-mini", "OPENAI_API_KEY")]
+)
+def test_a_model_that_cannot_be_made_is_refused(tmp_path: Path, model: str, told: str) -> None:
+    ran = demo(tmp_path, OVERT_MODEL=model)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert told in ran.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_same_job_over_the_wire(tmp_path: Path) -> None:
+    with chat_server() as server:
+        ran = demo(
+            tmp_path,
+            "--keep",
+            OVERT_MODEL="openai:tiny",
+            OPENAI_BASE_URL=server.url,
+            OPENAI_API_KEY="sk-test",
+        )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "result    done: Said over the wire." in ran.stdout
+    assert "tokens    45 the coordinator's own, 180 with its team" in ran.stdout
+    assert effects(kept_folder(tmp_path)) == Counter(track=1, look_up=2, refund=1, send_voucher=1)
+    assert {body["model"] for body in server.bodies} == {"tiny"}
+    assert len(server.bodies) == 12
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let children be interrupted although this process ignores it, as one in the background of a shell does."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("whole_group", [True, False], ids=["terminal", "one process"])
+def test_an_interrupted_run_is_recovered(tmp_path: Path, whole_group: bool) -> None:
+    with chat_server(hang_at="send_voucher") as server:
+        endpoint = {"OVERT_MODEL": "openai:tiny", "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "sk-test"}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "overt", "demo"],
+            env=environment(tmp_path, **endpoint),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert server.hangs.wait(200)
+        if whole_group:
+            os.killpg(process.pid, signal.SIGINT)
+        else:
+            process.send_signal(signal.SIGINT)
+        try:
+            out, err = process.communicate(timeout=200)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            raise
+        server.go_on.set()
+        assert (process.returncode, err) == (130, "")
+        assert "can be recovered" in out
+        folder = kept_folder(tmp_path)
+        assert effects(folder) == Counter(track=1, look_up=1, refund=1)
+        again = demo(tmp_path, "--open", str(folder), **endpoint)
+    assert (again.returncode, again.stderr) == (0, "")
+    assert "recover() goes on with it" in again.stdout
+    assert effects(folder) == Counter(track=1, look_up=2, refund=1, send_voucher=1)
+
+
+def test_the_command_is_installed_with_a_version_and_a_help(tmp_path: Path) -> None:
+    for arguments, told in ((["--version"], "overt "), (["--help"], "demo"), ([], "usage: overt")):
+        ran = subprocess.run(
+            [sys.executable, "-m", "overt", *arguments],
+            capture_output=True,
+            text=True,
+            env=environment(tmp_path),
+            check=False,
+        )
+        assert told in (ran.stdout or ran.stderr)
+        assert ran.returncode == (0 if arguments else 2)
+    assert shutil.which("overt", path=str(Path(sys.executable).parent))

@@ -1,0 +1,242 @@
+"""A tree with one of everything, the world outside it, and a host that goes on until it is done."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pytest
+from anyio.lowlevel import checkpoint
+
+from overt import Agent, Answer, Budget, Request, ResumePolicy, Runtime, TaskResult, ToolContext, tool
+from overt.core import facts as f
+from overt.errors import AlreadyAnswered, RunNotFound
+from overt.journal.codec import decode
+from overt.message import ModelRequest, ModelResponse
+from overt.stores import Store
+from overt.testing import MockModel, Script, VirtualClock, call, say
+
+RUN = "run"
+TOKENS = 100
+Outcome = Literal["retry", "succeeded"]
+
+
+@dataclass
+class World:
+    """What outlives every process: effects done, replies bought, questions told, answers given."""
+
+    effects: list[tuple[str, str, str]] = field(default_factory=list)
+    """Handle, what was done, idempotency key."""
+    asked_model: int = 0
+    replies: int = 0
+    told: list[str] = field(default_factory=list)
+    answered: dict[str, Answer[Any]] = field(default_factory=dict)
+    doubts: list[str] = field(default_factory=list)
+
+    def do(self, ctx: ToolContext[World], what: str) -> None:
+        self.effects.append((ctx.handle, what, ctx.idempotency_key))
+
+    def times(self, what: str) -> int:
+        return sum(one[1] == what for one in self.effects)
+
+
+class Counting:
+    """A model that tells the world what it handed out."""
+
+    def __init__(self, inner: MockModel, world: World) -> None:
+        self.inner = inner
+        self.world = world
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    async def generate(self, request: ModelRequest) -> ModelResponse:
+        self.world.asked_model += 1
+        reply = await self.inner.generate(request)
+        await checkpoint()
+        self.world.replies += 1
+        return reply
+
+
+SCRIPT: Script = {
+    "lead": [
+        [
+            call("look", what="prices"),
+            call("charge", order="A1"),
+            call("task", agent="worker", prompt="book"),
+        ],
+        [call("publish", what="offer")],
+        say("published"),
+    ],
+    "worker": [[call("look", what="seats"), call("book", seat="12a")], say("booked")],
+}
+
+
+@tool
+async def look(ctx: ToolContext[World], what: str) -> str:
+    """Look something up."""
+    ctx.deps.do(ctx, f"look {what}")
+    await checkpoint()
+    return f"{what} are fine"
+
+
+@tool(on_replay="reuse")
+async def charge(ctx: ToolContext[World], order: str) -> str:
+    """Take the money."""
+    await checkpoint()
+    ctx.deps.do(ctx, f"charge {order}")
+    await checkpoint()
+    return "charged"
+
+
+@tool
+async def book(ctx: ToolContext[World], seat: str) -> str:
+    """Hold a seat, then book it when somebody agrees."""
+
+    async def hold() -> str:
+        await checkpoint()
+        ctx.deps.do(ctx, f"hold {seat}")
+        return f"held {seat}"
+
+    held = await ctx.once("hold", hold)
+    answer = await ctx.ask(f"Book {seat}?", kind="approval")
+    ctx.deps.do(ctx, f"book {seat} {answer.data}")
+    return f"{held}, booked"
+
+
+@tool
+async def publish(ctx: ToolContext[World], what: str) -> str:
+    """Publish when somebody agrees."""
+    answer = await ctx.ask(f"Publish {what}?", kind="approval")
+    ctx.deps.do(ctx, f"publish {what} {answer.data}")
+    return "published"
+
+
+WORKER = Agent("worker", does="Books.", tools=[look, book], deps_type=World)
+LEAD = Agent(
+    "lead",
+    does="Leads.",
+    tools=[look, charge, publish],
+    team=[WORKER],
+    budget=Budget(max_turns=2),
+    deps_type=World,
+)
+
+
+@dataclass
+class Host:
+    """A process of its own: fresh objects on a store that others have used, or will."""
+
+    world: World
+    store: Store
+    policy: ResumePolicy
+    outcome: Outcome = "retry"
+
+    def options(self) -> dict[str, Any]:
+        async def on_pending(request: Request) -> None:
+            self.world.told.append(request.id)
+
+        return {
+            "store": self.store,
+            "deps": self.world,
+            "model": Counting(MockModel(SCRIPT, tokens=TOKENS), self.world),
+            "resume_policy": self.policy,
+            "on_pending": on_pending,
+            "clock": VirtualClock(),
+        }
+
+    async def run(self) -> TaskResult[str]:
+        """Start the run or find it, and do what it waits for until it is done."""
+        try:
+            runtime = await Runtime.open(LEAD, RUN, **self.options())
+        except RunNotFound:
+            runtime = Runtime(LEAD, run_id=RUN, **self.options())
+            result = await runtime.run("sell")
+        else:
+            await self.redeliver(runtime)
+            result = await runtime.recover()
+        for _ in range(30):
+            if result.status == "done":
+                return result
+            if result.status == "pending":
+                answers = [self.answer(request) for request in result.pendings]
+                self.world.answered |= {a.id: a for a in answers}
+                result = await runtime.resume(answers)
+            elif result.status == "incomplete":
+                assert result.limit_at == "root/lead.1"
+                result = await runtime.extend(Budget(max_turns=4))
+            else:
+                raise AssertionError(f"[{result.status}] {result.text}")
+        raise AssertionError("the run goes round in circles")
+
+    async def redeliver(self, runtime: Runtime[str]) -> None:
+        """A host that does not know whether its answer got through gives it again: no harm."""
+        open_ids = {r.id for r in runtime.pendings()}
+        for id, answer in self.world.answered.items():
+            if id not in open_ids:
+                with pytest.raises(AlreadyAnswered) as already:
+                    await runtime.resume(answer)
+                assert already.value.same
+
+    def answer(self, request: Request) -> Answer[Any]:
+        if request.kind == "in_doubt":
+            if request.id not in self.world.doubts:
+                self.world.doubts.append(request.id)
+            data: dict[str, object] = {"outcome": self.outcome}
+            if self.outcome == "succeeded":
+                data["output"] = "held 12a" if "once" in request.data else "charged"
+            return Answer(id=request.id, ok=True, data=data)
+        return Answer(id=request.id, ok=True, data="yes", by="ann")
+
+
+async def facts_of(store: Store) -> list[f.Fact]:
+    """The whole journal."""
+    return [fact for rec in await store.read(RUN) for fact in decode(RUN, rec)[1]]
+
+
+def tool_of(asked: f.CallAsked) -> str:
+    """The tool of the call that asks."""
+    return str(json.loads(asked.question.data)["call"]["tool"])
+
+
+def check(world: World, result: TaskResult[str], facts: list[f.Fact], calm: list[f.Fact]) -> None:
+    """What no crash may change; `calm` is the journal of a run nobody disturbed."""
+    assert result.text == "published"
+    # Effects: once, or in doubt and then repeated under the same key.
+    keys: dict[tuple[str, str], set[str]] = {}
+    for handle, what, key in world.effects:
+        keys.setdefault((handle, what), set()).add(key)
+    assert all(len(found) == 1 for found in keys.values()), keys
+    asked = [x for x in facts if isinstance(x, f.CallAsked)]
+    doubts = [x for x in asked if x.question.kind == "in_doubt"]
+    for what, once in (("charge A1", None), ("hold 12a", "hold")):
+        allowed = sum(
+            any(
+                isinstance(x, f.AnswerGiven) and x.request == d.request and '"retry"' in (x.data or "")
+                for x in facts
+            )
+            for d in doubts
+            if d.once == once
+        )
+        assert world.times(what) <= 1 + allowed, (what, world.effects)
+    assert world.times("book 12a yes") >= 1
+    assert world.times("publish offer yes") >= 1
+    # Questions: the same ones, each told, each answered once. A doubt counts among the questions of its call.
+    ids = {x.request: (x.handle, x.question.prompt) for x in asked if x.question.kind != "in_doubt"}
+    wanted = {x.request: (x.handle, x.question.prompt) for x in calm if isinstance(x, f.CallAsked)}
+    assert sorted(ids.values()) == sorted(wanted.values()), "a question that was recorded was asked again"
+    doubted = {(x.handle, tool_of(x)) for x in doubts}
+    assert all(x.request in wanted for x in asked if (x.handle, tool_of(x)) not in doubted)
+    assert {x.request for x in asked} <= set(world.told)
+    given = Counter(x.request for x in facts if isinstance(x, f.AnswerGiven))
+    assert given == Counter(x.request for x in asked), "an answer was lost, or taken twice"
+    # Money: what was handed out is counted or known to be unreported.
+    usage = result.usage
+    assert result.total_tokens == usage.turns * TOKENS
+    assert usage.model_calls == usage.turns + usage.unreported_calls
+    assert usage.turns <= world.replies <= world.asked_model <= usage.model_calls
+    assert not [x for x in facts if isinstance(x, f.Diverged)]
+    assert result.replay is None or (result.replay.unused_answers, result.replay.unused_children) == ((), ())

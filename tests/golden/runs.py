@@ -1,0 +1,133 @@
+"""The runs of the golden journals. Their agents stay as they are: a change here is a drift for the stored runs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from overt import Agent, Answer, Budget, InboxItem, ResumePolicy, Runtime, TaskResult, ToolContext, tool
+from overt.stores import Store
+from overt.testing import MockModel, Script, VirtualClock, call, raw_call, say
+from overt.testing.crashing import Crashed, CrashingStore
+
+SCRIPT: Script = {
+    "clerk": [
+        [say("Let me see. é😀\x00"), call("price", item="tea"), call("reserve", item="tea")],
+        [call("task", agent="buyer", prompt="buy tea"), call("price", item="té")],
+        [raw_call("price", '{"itm": 1}'), call("nothing")],
+        say("bought"),
+    ],
+    "buyer": [call("pay", amount=7), say("paid", usage=None)],
+}
+
+
+@tool
+async def price(item: str) -> str:
+    """Look up a price."""
+    return f"{item}: 7"
+
+
+@tool(on_replay="reuse")
+async def reserve(item: str) -> dict[str, object]:
+    """Put something aside."""
+    return {"item": item, "kept": True}
+
+
+@tool
+async def pay(ctx: ToolContext[None], amount: int, currency: str = "EUR") -> str:
+    """Pay when somebody agrees."""
+
+    async def quote() -> list[int]:
+        return [amount, 2]
+
+    quoted = await ctx.once("quote", quote)
+    answer = await ctx.ask(f"Pay {amount} {currency}?", answer_type=bool, kind="approval")
+    return f"paid {quoted[0]}" if answer.ok and answer.data else f"not paid: {answer.reason}"
+
+
+BUYER = Agent("buyer", does="Pays.", tools=[pay])
+CLERK = Agent(
+    "clerk",
+    does="Buys.",
+    tools=[price, reserve],
+    team=[BUYER],
+    soul="Be brief.",
+    budget=Budget(max_tokens=100_000),
+)
+
+
+def options(store: Store) -> dict[str, Any]:
+    """What each of them is run and opened with."""
+    return {"store": store, "model": MockModel(SCRIPT), "clock": VirtualClock()}
+
+
+def yes(result: TaskResult[Any]) -> Answer[Any]:
+    """Agree to what a run waits for."""
+    assert result.pending is not None
+    return Answer(id=result.pending.id, ok=True, data=True, by="ann", reason="fine")
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a golden run begins, and how it ends when it is carried on."""
+
+    begin: Callable[[Store], Awaitable[None]]
+    ends: str
+    tokens: int
+    """What it has cost when it is done."""
+    agent: Agent = CLERK
+
+
+async def _rewind_parked(store: Store) -> None:
+    await CLERK.run("tea, please", run_id="rewind_parked", **options(store))
+
+
+async def _continue_parked(store: Store) -> None:
+    await CLERK.run(
+        "tea, please", run_id="continue_parked", resume_policy=ResumePolicy.CONTINUE, **options(store)
+    )
+
+
+async def _cut_off(store: Store) -> None:
+    try:
+        await CLERK.run("tea, please", run_id="cut_off", **options(CrashingStore(store, crash_at=6)))
+    except* Crashed:
+        pass
+
+
+async def _failed(store: Store) -> None:
+    model = MockModel({"clerk": [call("price", item="tea"), ConnectionError("no line")]})
+    await CLERK.run("tea, please", run_id="failed", **options(store) | {"model": model})
+
+
+async def _incomplete(store: Store) -> None:
+    runtime = Runtime(CLERK, run_id="incomplete", budget=Budget(max_tool_calls=2), **options(store))
+    await runtime.run("tea, please")
+
+
+async def _finished(store: Store) -> None:
+    runtime = Runtime(CLERK, run_id="finished", **options(store))
+    await runtime.resume(yes(await runtime.run("tea, please")))
+
+
+async def _verbs(store: Store) -> None:
+    runtime = Runtime(CLERK, run_id="verbs", **options(store))
+    clerk = await runtime.spawn("root", "clerk", budget=Budget(max_turns=9))
+    await runtime.post(clerk, InboxItem(sender="external", channel="timer", text="tick"))
+    await runtime.wake(clerk, "tea, please")
+    await runtime.interrupt(clerk)
+    await runtime.wake(clerk, "tea, please")
+
+
+# Undisturbed: 300 up to the question (two turns of the clerk, one of the buyer), then the buyer's last turn without
+# usage and 200 for two more turns of the clerk. A rewind buys 300 again, one from the limit stop 100.
+RUNS = {
+    "rewind_parked": Run(_rewind_parked, "bought", 800),
+    "continue_parked": Run(_continue_parked, "bought", 500),
+    "cut_off": Run(_cut_off, "bought", 800),
+    "failed": Run(_failed, "bought", 800),
+    "incomplete": Run(_incomplete, "bought", 600),
+    "finished": Run(_finished, "bought", 800),
+    "verbs": Run(_verbs, "bought", 1100),
+}

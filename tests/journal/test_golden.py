@@ -1,0 +1,136 @@
+"""Journals of every released schema: read as they were read then, and carried on to their end."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.core.sim import fold, tree_snapshot
+from tests.golden.runs import RUNS, options, yes
+
+from overt import Budget, Runtime, TaskResult
+from overt.core import facts as f
+from overt.errors import UnsupportedSchema
+from overt.journal.codec import SCHEMA, decode, encode
+from overt.journal.record import Record
+from overt.journal.store import Owner
+from overt.stores import MemoryStore, SQLiteStore, Store
+
+FOLDER = Path(__file__).parent.parent / "golden"
+PATHS = sorted(FOLDER.glob("v*.jsonl"))
+golden = pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def name_of(path: Path) -> str:
+    return path.stem.partition("_")[2]
+
+
+def records(path: Path) -> list[Record]:
+    found: list[Record] = []
+    position = 1
+    for line in path.read_text(encoding="utf-8").splitlines():
+        count = len(json.loads(line)["facts"])
+        found.append(Record(position, count, text=line))
+        position += count
+    return found
+
+
+async def stored(path: Path, store: Store, *, run_id: str | None = None) -> Store:
+    """Put a golden journal into a store, as a process that is gone left it."""
+    owner = Owner(id="gone")
+    name = run_id or name_of(path)
+    rows = records(path)
+    claim = await store.create(
+        name, rows, agent="clerk", owner=owner, now=START, until=START + timedelta(seconds=30)
+    )
+    await store.append(name, (), after=rows[-1].last, epoch=claim.epoch, status="", release=True)
+    return store
+
+
+def test_there_is_a_journal_of_each_kind() -> None:
+    for name in RUNS:
+        assert FOLDER / f"v{SCHEMA}_{name}.jsonl" in PATHS, "python -m tools.golden writes it"
+
+
+def test_every_fact_that_is_easy_to_come_by_is_in_one() -> None:
+    kinds = {type(x) for path in PATHS for rec in records(path) for x in decode("run", rec)[1]}
+    rare = {
+        f.PlanChanged, f.HistorySeeded, f.WakeQueued, f.ModelAwaited, f.Diverged, f.HostAsked, f.HostPassed,
+        f.NotifyAsked, f.Notified, f.ResumeQueued, f.RewindAsked, f.WakeDropped, f.ReopenQueued, f.WakeReopened,
+        f.RequestCancelled, f.BudgetRaised, f.EffectLost,
+    }  # fmt: skip
+    assert set(f.FACTS.values()) - kinds <= rare
+
+
+@golden
+async def test_it_reads_as_it_did(path: Path) -> None:
+    seen = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    name = name_of(path)
+    store = await stored(path, MemoryStore())
+    runtime = await Runtime.open(RUNS[name].agent, name, **options(store))
+    # A later release may say more of a run, never something else.
+    result = runtime.result().model_dump(mode="json")
+    assert {key: result[key] for key in seen["result"]} == seen["result"]
+    assert [view.model_dump(mode="json") for view in runtime.list()] == seen["handles"]
+    shown = [m.model_dump(mode="json") for m in runtime.transcript(runtime.result().handle)]
+    assert shown == seen["transcript"]
+    assert not (await store.read(name))[len(records(path)) :], "opening wrote something"
+
+
+@golden
+async def test_it_is_carried_on_to_its_end(path: Path, tmp_path: Path) -> None:
+    case, name = RUNS[name_of(path)], name_of(path)
+    store = await stored(path, SQLiteStore(tmp_path / "runs.db"))
+    runtime: Runtime[Any] = await Runtime.open(case.agent, name, **options(store))
+    result: TaskResult[Any] = await runtime.recover()
+    for _ in range(5):
+        if result.status == "pending":
+            result = await runtime.resume(yes(result))
+        elif result.status == "incomplete":
+            result = await runtime.extend(Budget(max_tool_calls=20))
+    assert (result.status, result.text) == ("done", case.ends)
+    assert result.total_tokens == case.tokens
+    assert result.usage.model_calls == result.usage.turns + result.usage.unreported_calls - unreported(
+        runtime
+    )
+    await store.close()
+
+
+def unreported(runtime: Runtime[Any]) -> int:
+    """Replies without usage: turns that count as unreported too."""
+    return sum(
+        isinstance(fact, f.ModelReplied) and fact.tokens is None
+        for _, _, facts in runtime._driver.log
+        for fact in facts
+    )
+
+
+@golden
+def test_it_can_be_read_without_any_agent(path: Path) -> None:
+    tree = fold([decode("run", rec) for rec in records(path)])
+    assert tree.run_id == name_of(path)
+    again = fold([decode("run", rec) for rec in records(path)])
+    assert tree_snapshot(tree) == tree_snapshot(again)
+    whole = path.read_text(encoding="utf-8")
+    assert "tests." not in whole, "a journal names no import path"
+
+
+@pytest.mark.parametrize("path", [p for p in PATHS if p.stem.startswith(f"v{SCHEMA}_")], ids=lambda p: p.stem)
+def test_the_present_schema_is_still_written_so(path: Path) -> None:
+    for rec in records(path):
+        assert encode(*decode("run", rec)) == rec.text, "the format has changed: it needs a higher schema"
+
+
+@golden
+async def test_the_same_journal_of_a_newer_release_is_refused(path: Path) -> None:
+    name, store = name_of(path), MemoryStore()
+    last = records(path)[-1]
+    newer = json.dumps(json.loads(last.text) | {"v": SCHEMA + 1})
+    rows = [*records(path)[:-1], Record(last.position, last.count, text=newer)]
+    await store.create(name, rows, agent="clerk", owner=Owner(id="gone"), now=START, until=START)
+    with pytest.raises(UnsupportedSchema, match=f"run {name}, position {last.position}: "):
+        await Runtime.open(RUNS[name].agent, name, **options(store))
