@@ -155,7 +155,7 @@ async def by_timeout(run: Callable[[], Awaitable[Any]], stage: Stage) -> None:
 
 
 async def by_wait_for(run: Callable[[], Awaitable[Any]], stage: Stage) -> None:
-    task = asyncio.create_task(asyncio.wait_for(run(), 3600))  # type: ignore[arg-type]  # a coroutine
+    task = asyncio.create_task(asyncio.wait_for(run(), 3600))
     await stage.reached.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -374,8 +374,9 @@ async def test_a_tool_that_turns_it_into_an_error_does_not_keep_the_host(way: An
             group.start_soon(stage.stop)
             try:
                 await anyio.sleep_forever()
-            finally:
-                raise ValueError("clean-up failed")
+            except BaseException as error:
+                raise ValueError("clean-up failed") from error
+        return "x"
 
     for t, name in ((translates, "translates"), (groups, "groups")):
         stage.__init__()  # type: ignore[misc]  # begins anew

@@ -196,7 +196,6 @@ async def test_code_after_a_timeout_may_still_end_the_process() -> None:
             with anyio.CancelScope(shield=True):
                 await released.wait()
             raise KeyboardInterrupt
-        return "x"
 
     second = anyio.Event()
 

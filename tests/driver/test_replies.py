@@ -152,7 +152,7 @@ async def test_what_a_model_raises_is_an_error_result(error: BaseException, type
 
 async def test_a_cancellation_of_the_models_own(anyio_backend: str) -> None:
     if anyio_backend == "trio":
-        error: BaseException = trio.Cancelled._create(source="explicit")  # type: ignore[attr-defined]  # nobody else may make one
+        error: BaseException = trio.Cancelled._create(source="explicit")
     else:
         error = asyncio.CancelledError()
     runtime = Runtime(agent(), model=Once(error).model)

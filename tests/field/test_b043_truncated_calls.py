@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.driver.support import agent
 
 from overt import Runtime, tool
@@ -17,7 +19,7 @@ async def test_half_a_json_argument() -> None:
         return "written"
 
     first = [raw_call("write", '{"path": "a", "te', finish="length"), call("write", path="whole")]
-    replies = [first, say("shorter")]
+    replies: list[Any] = [first, say("shorter")]
     model = MockModel(lambda request: replies.pop(0))
     runtime = Runtime(agent(write), model=model)
     result = await runtime.run("go")

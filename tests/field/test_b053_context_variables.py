@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -137,7 +138,7 @@ async def test_a_tool_inside_once_starts_nobody_else_in_its_own_context() -> Non
         await held[0].reached()
         return "now"
 
-    held: list[object] = []
+    held: list[Any] = []
     child = Agent("child", does="looks", tools=[seen, starts_two])
     parent = Agent("a", does="works", tools=[sets], team=[child])
     model = MockModel(

@@ -90,7 +90,7 @@ async def test_every_kind_of_callable_is_entered_and_async_ones_are_awaited() ->
     async def wrapped(n: int) -> str:
         return f"wrapped {n}"
 
-    tools = [
+    tools: list[Any] = [
         tool(plain),
         tool(functools.partial(two, "partial"), name="part"),
         tool(Bound().method),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -65,7 +65,7 @@ class Tenure:
             self._scope.deadline = self._deadline
 
     @contextmanager
-    def _patiently(self) -> Iterator[anyio.CancelScope]:
+    def _patiently(self) -> Generator[anyio.CancelScope]:
         """Not heeding cancellation, until the store has had its time."""
         with anyio.CancelScope(shield=True, deadline=self._deadline) as scope:
             self._scope = scope

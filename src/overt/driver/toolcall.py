@@ -169,16 +169,19 @@ async def _enter(
         return _asked(effect, entry)
     except BaseException as error:  # noqa: BLE001  # what a tool raises is a result
         # A task group inside the tool wraps what leaves it.
-        if (
-            entry.left is not None
-            and isinstance(error, BaseExceptionGroup)
-            and error.split(Asking)[1] is None
-        ):
+        if entry.left is not None and _only_asks(error):
             return _asked(effect, entry)
         await let_through(error, before, driver.host)
         if entry.left is not None:
             return _swallowed(effect, tool, f"; it raised {failure(error)}")
         return i.ToolDone(effect.id, failure(error), True)
+
+
+def _only_asks(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        members = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        return all(_only_asks(inner) for inner in members)
+    return isinstance(error, Asking)
 
 
 def _swallowed(effect: CallTool, tool: RunnableTool, then: str = "") -> i.Input:
