@@ -17,6 +17,7 @@ from overt.core.decide import decide
 from overt.core.desk import Refused
 from overt.core.effects import Effect
 from overt.core.tree import Tree
+from overt.driver.context import current_host
 from overt.driver.loading import Log
 from overt.driver.slot import Slot, as_store_error
 from overt.driver.tenure import Tenure, run_status
@@ -78,7 +79,7 @@ class Intake(ABC):
             return time.time_ns() // 1000
         return (self.clock.now() - EPOCH) // timedelta(microseconds=1)
 
-    async def step(self, *inputs: i.Input, wants: bool = False) -> Slot:
+    async def step(self, *inputs: i.Input, wants: bool = False, own: bool = False) -> Slot:
         """Work off inputs; when this returns, what they led to is durable.
 
         Inputs that arrive while an append is under way share the next one. Several inputs given at once share one
@@ -87,6 +88,7 @@ class Intake(ABC):
         Args:
             *inputs: In order.
             wants: Whether the caller performs an effect that follows; it is in the `take` of what is returned.
+            own: Whether the caller's task is the driver's own, which nobody cancels but by scopes.
 
         Raises:
             UsageError: An input is misuse.
@@ -100,13 +102,12 @@ class Intake(ABC):
         if self.first is not None and not self.tree.run_id and not self._queue:
             self._queue.append(Slot(self.first, wants=False))
         self._queue.extend(slots)
-        if not self._pumping and (not self.live or self.tenure.immediate):
-            await self._work_off()
+        if not self._pumping and (own or not self.live or self.tenure.immediate or current_host() is None):
+            await self._lead()
         else:
             last.done = anyio.Event()
             if not self._pumping:
-                # Not in the caller's task: it would keep at it while others hand in more, and asyncio could cancel it
-                # in the middle of an append.
+                # Not in the caller's task: asyncio could cancel it in the middle of an append.
                 self._pumping = True
                 self.spawn(self._work_off)
             try:
@@ -121,6 +122,21 @@ class Intake(ABC):
             if slot.error is not None:
                 raise slot.error
         return last
+
+    async def _lead(self) -> None:
+        """Append for the caller; what others hand in meanwhile is not to keep it from its own work."""
+        self._pumping = True
+        try:
+            await self._pump()
+        finally:
+            self._pumping = False
+            self._look()
+        if self._queue:
+            if self.live:
+                self._pumping = True
+                self.spawn(self._work_off)
+            else:
+                await self._work_off()
 
     async def _work_off(self) -> None:
         self._pumping = True

@@ -262,7 +262,7 @@ class Driver(Intake):
         finally:
             self._scopes.pop(id, None)
         try:
-            return await self.step(outcome, wants=True)
+            return await self.step(outcome, wants=True, own=current_host() is not self.host)
         except StoreError:
             return None
 
@@ -296,7 +296,7 @@ class Driver(Intake):
             self._deadline = None
             self._timer_scope = None
             try:
-                await self.step(i.Tick())
+                await self.step(i.Tick(), own=True)
             except StoreError:
                 return
             # A clock that woke early, or one that was set back, has not reached it.
