@@ -1,5 +1,5 @@
 # demo   run the demo (installs only what a user needs)
-# test   every gate, then every test
+# test   every gate, then the built wheel in a clean environment, then every test
 # check  every gate: lint format imports contract stubtest mypy pyright verifytypes docs-build
 # docs   build the documentation into site/
 # fix    let ruff repair and format what it can
@@ -24,13 +24,14 @@ TYPED := $(shell for d in src tests examples tools benchmarks; do \
 	[ -z "$$(find $$d -name '*.py' 2>/dev/null | head -n 1)" ] || echo $$d; done)
 PENDING := $(shell grep -cvE '^[[:space:]]*(\#|$$)' stubs/pending.txt)
 
-.PHONY: demo test check docs bench fix clean env pytest $(GATES)
+.PHONY: demo test check docs bench fix clean env pytest wheel $(GATES)
 .DELETE_ON_ERROR:
 
 demo: $(RUNTIME)
 	@$(BIN)/python -m overt demo $(ARGS)
 
 test: check
+	@$(MAKE) --no-print-directory wheel
 	@$(MAKE) --no-print-directory pytest
 
 check: $(DEV)
@@ -50,6 +51,9 @@ env: $(DEV)
 fix: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+wheel: $(DEV)
+	$(BIN)/python tools/check_wheel.py
 
 pytest: $(DEV)
 	$(BIN)/python -m pytest $(ARGS)

@@ -83,7 +83,7 @@ async def test_each_stop_names_its_limit_and_whose_it_is(
     result, rt = await agent(**own).run("go", model=model, **options)
     assert (result.status, result.limit) == ("incomplete", limit)
     assert result.limit_at == ("root" if where == "root" and limit != "maxTurns" else "root/a.1")
-    assert result.limit in Limit
+    assert result.limit in list(Limit)
     assert limit in result.text
     assert (result.partial, result.turns, result.total_tokens) == ("two", 2, 200)
     assert len(results(rt)) == 2
@@ -209,7 +209,64 @@ async def test_a_replay_from_a_limit_stop_draws_for_what_it_enters_again() -> No
     assert sorted(ran) == [1, 1, 2, 3]
 
 
+async def test_delegations_that_did_not_fit_are_started_when_the_wake_goes_on() -> None:
+    lead = Agent("a", does="x", tools=[t], team=[Agent("b", does="x")], budget=Budget(max_tool_calls=2))
+    tasks = [call("task", agent="b", prompt=p) for p in "pqr"]
+    result, rt = await lead.run("go", model=MockModel({"a": [[*tasks, *batch(1)], "done"], "b": ["text"]}))
+    assert (result.limit, len(rt.list()), ran) == ("maxToolCalls", 3, [])
+    assert [m.text for m in results(rt)] == ["text", "text"] + ["not run (maxToolCalls)"] * 2
+    done = await rt.extend(Budget(max_tool_calls=4))
+    assert (done.output, len(rt.list()), ran) == ("done", 4, [1])
+    assert [m.text for m in results(rt)] == ["text", "text", "text", "ran 1"]
+    assert done.total_tokens == 500
+
+
+@pytest.mark.parametrize("policy", list(ResumePolicy))
+async def test_a_limit_stop_moves_the_checkpoint(policy: ResumePolicy) -> None:
+    model = MockModel([batch(1), batch(2), [*batch(3), *batch(4, name="ask")], "done"])
+    result, rt = await agent(max_turns=2).run("go", model=model, resume_policy=policy)
+    assert (result.limit, ran) == ("maxTurns", [1])
+    parked = await rt.extend(Budget(max_turns=9))
+    assert (parked.status, sorted(ran)) == ("pending", [1, 2, 3, 4])
+    ran.clear()
+    done = await rt.resume(Answer(id=rt.pendings()[0].id, ok=True))
+    assert done.output == "done"
+    # The turn before the stop is kept under both; what came after it is replayed under REWIND.
+    assert sorted(ran) == ([2, 3, 4] if policy is ResumePolicy.REWIND else [4])
+    assert [m.text for m in results(rt)] == ["ran 1", "ran 2", "ran 3", "answered True"]
+    assert done.turns == (5 if policy is ResumePolicy.REWIND else 4)
+
+
 # ------------------------------------------------------------ tokens
+
+
+async def test_a_reply_cut_off_by_the_clamp_is_a_limit_and_not_a_failure() -> None:
+    model = MockModel([say("hal", finish="length"), "whole"])
+    result, rt = await agent(max_tokens=100).run("go", model=model)
+    assert (result.status, result.limit, result.partial) == ("incomplete", "maxTokens", "hal")
+    result, rt = await agent(max_tokens=100).run(
+        "go", model=MockModel([[say("x", finish="length"), *batch(1)], "done"])
+    )
+    assert (result.status, result.limit, ran) == ("incomplete", "maxTokens", [])
+    done = await rt.extend(Budget(max_tokens=1_000))
+    assert (done.output, ran) == ("done", [])
+    assert "cut off" in results(rt)[0].text
+
+
+async def test_remaining_counts_what_is_reserved_for_calls_in_flight() -> None:
+    seen: list[Any] = []
+    rt: Runtime[Any]
+
+    def think(request: Any) -> Any:
+        seen.append((rt.remaining("root/a.1").max_tokens, rt.remaining("root/a.1").max_model_calls))
+        return batch(1) if len(seen) == 1 else "done"
+
+    rt = Runtime(agent(max_tokens=1_500, max_model_calls=5), model=MockModel(think))
+    await rt.run("go")
+    assert seen[0] == (500, 4)
+    assert seen[1][1] == 3
+    assert 1_200 < seen[1][0] < 1_400
+    assert rt.remaining("root/a.1").max_tokens == 1_300
 
 
 async def test_a_model_call_is_admitted_while_anything_is_left() -> None:
@@ -271,7 +328,7 @@ async def test_parallel_children_overshoot_by_no_more_than_was_in_flight() -> No
 
 async def test_turns_are_per_attempt_of_a_wake() -> None:
     model = MockModel([call("ask", n=1), batch(2), "done"])
-    result, rt = await agent(max_turns=3).run("go", model=model)
+    _, rt = await agent(max_turns=3).run("go", model=model)
     done = await rt.resume(Answer(id=rt.pendings()[0].id, ok=True))
     assert (done.status, done.turns) == ("done", 4)
     async with Runtime(agent(max_turns=2), model=MockModel([batch(1), "done"])) as verbs:
@@ -317,8 +374,8 @@ async def test_remaining_is_the_least_along_the_ancestors_also_after_reopening()
     assert (left.max_cost, left.max_wall, left.max_children) == (None, None, None)
     root = rt.remaining("root")
     assert (root.max_tokens, root.max_tool_calls, root.max_model_calls) == (800, None, 5)
-    for options in (options, {**options, "budget": budget}):
-        again = await Runtime.open(a, "r", **options)
+    for given in (options, {**options, "budget": budget}):
+        again = await Runtime.open(a, "r", **given)
         assert (again.remaining(result.handle), again.remaining("root")) == (left, root)
 
 

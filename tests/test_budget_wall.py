@@ -97,7 +97,10 @@ async def test_the_cap_of_an_ancestor_counts_its_whole_subtree(where: str) -> No
     }
     child = Agent("child", does="x", budget=caps["child"])
     lead = Agent("lead", does="x", team=[child], budget=caps["lead"])
-    script = {"lead": [[call("task", agent="child", prompt="p")] * 2, "ok"], "child": [call("nope")] * 3}
+    script: dict[str, Any] = {
+        "lead": [[call("task", agent="child", prompt="p")] * 2, "ok"],
+        "child": [call("nope")] * 3,
+    }
     model = MockModel(script, think_time=6, clock=clock)
     options: dict[str, Any] = {"budget": Budget(max_wall=15)} if where == "root" else {}
     rt = Runtime(lead, model=model, clock=clock, **options)

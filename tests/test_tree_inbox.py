@@ -126,7 +126,7 @@ async def test_what_was_drained_is_given_back_on_interrupt_and_close(while_: str
         if while_ == "suspended":
             return call("ask", prompt="?")
         inside.set()
-        await anyio.sleep_forever()
+        return await anyio.sleep_forever()
 
     model = MockModel(think)
     async with Runtime(WORKER, model=model) as rt:

@@ -15,6 +15,7 @@ from overt.core import inputs as i
 from overt.core.effects import CallModel, CallTool
 from overt.errors import UsageError
 from overt.result import State
+from overt.stores import MemoryStore
 from overt.testing import MockModel, call, say
 from tests.core.sim import Sim, plan, task
 from tests.core.sim import call as spec
@@ -141,6 +142,29 @@ async def test_interrupting_a_parent_ends_those_that_wait_for_a_slot() -> None:
     assert {v.state for v in rt.list() if v.agent == "worker"} == {State.CLOSED}
 
 
+async def test_those_that_wait_for_a_slot_outlast_a_cancelled_host() -> None:
+    stage = Stage()
+    store = MemoryStore()
+    lead = Agent("lead", does="x", team=[WORKER], budget=Budget(max_concurrent=1))
+    tasks = [call("task", agent="worker", prompt=str(n)) for n in range(3)]
+    model = MockModel({"lead": [tasks, "ok"], "worker": stage})
+    rt = Runtime(lead, model=model, store=store, run_id="r")
+    async with anyio.create_task_group() as group:
+        group.start_soon(rt.run, "go")
+        await stage.until(1)
+        group.cancel_scope.cancel()
+    assert rt.result().status == "interrupted"
+    assert (await store.info("r")).status == "interrupted"
+    for n in (1, 2, 3):
+        stage.finish(f"root/lead.1/worker.{n}")
+    with anyio.fail_after(10):
+        again = await Runtime.open(lead, "r", model=model, store=store)
+        assert (await again.wait("root/lead.1/worker.3")).status == "interrupted"
+        done = await again.recover()
+    assert (done.output, done.total_tokens, done.usage.model_calls) == ("ok", 500, 6)
+    assert [line.handle[-1] for line in again.ledger().children[0].children] == ["1", "2", "3"]
+
+
 # ------------------------------------------------------------ on the rules
 
 
@@ -148,7 +172,7 @@ async def test_interrupting_a_parent_ends_those_that_wait_for_a_slot() -> None:
 @given(st.data())
 def test_slots_are_never_overdrawn_and_queues_are_first_come_first_served(data: st.DataObject) -> None:
     cap = data.draw(st.integers(1, 3))
-    sim = Sim(plan(root=f.Caps(max_concurrent=cap)))
+    sim = Sim(plan(root=f.Caps(max_concurrent=cap)), checked=False)
     handles = [f"root/a.{n}" for n in range(1, 6)]
     for _ in handles:
         sim.step(i.Spawn("root", "a"))

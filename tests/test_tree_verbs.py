@@ -9,7 +9,15 @@ import anyio
 import pytest
 
 from overt import Agent, Answer, Budget, InboxItem, ResumePolicy, Runtime, ToolContext, tool
-from overt.errors import AwaitingAnswer, HandleClosed, SpawnRefused, StoreError, UnknownHandle, UsageError
+from overt.errors import (
+    AwaitingAnswer,
+    HandleClosed,
+    ModelError,
+    SpawnRefused,
+    StoreError,
+    UnknownHandle,
+    UsageError,
+)
 from overt.stores import MemoryStore, SQLiteStore
 from overt.testing import MockModel, VirtualClock, call, say
 from overt.testing.crashing import Crashed, CrashingStore
@@ -182,6 +190,127 @@ async def test_a_waiter_in_a_queue_never_gets_the_result_before() -> None:
     assert [r.text for r in found] == ["did two"]
 
 
+async def test_a_waiter_gets_its_wake_also_when_the_next_begins_in_the_same_append() -> None:
+    gate = Gate()
+    store = CrashingStore(MemoryStore())
+    async with Runtime(WORKER, model=MockModel(gate.reply), store=store) as rt:
+        handle, other = await rt.spawn("root", "worker"), await rt.spawn("root", "leaf")
+        await rt.wake(handle, "first")
+        await gate.until("first")
+        found: list[Any] = []
+
+        async def wait() -> None:
+            found.append(await rt.wait(handle))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            held = store.hold(store.appends + 1)
+            group.start_soon(rt.post, other, InboxItem(text="keeps the store busy"))
+            await held.reached()
+            gate.let("first")
+            await anyio.wait_all_tasks_blocked()
+            group.start_soon(rt.wake, handle, "second")
+            await anyio.wait_all_tasks_blocked()
+            assert not found
+            held.release()
+            await gate.until("second")
+            gate.let("second")
+        assert [r.text for r in found] == ["did first"]
+        assert (await rt.wait(handle)).text == "did second"
+
+
+async def test_nobody_is_told_of_what_is_not_durable() -> None:
+    gate = Gate()
+    store = CrashingStore(MemoryStore())
+    async with Runtime(WORKER, model=MockModel(gate.reply), store=store) as rt:
+        handle = await rt.spawn("root", "worker")
+        await rt.wake(handle, "go")
+        await gate.until("go")
+        found: list[Any] = []
+
+        async def wait() -> None:
+            found.append(await rt.wait(handle))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            held = store.hold(store.appends + 1)
+            gate.let("go")
+            await held.reached()
+            group.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            assert not found
+            held.release()
+    assert [r.text for r in found] == ["did go"] * 2
+
+
+async def test_outside_a_context_work_set_going_beside_a_run_is_not_cut_off() -> None:
+    gate = Gate()
+    rt: Runtime[Any]
+
+    @tool
+    async def start() -> str:
+        await rt.wake(await rt.spawn("root", "leaf"), "beside")
+        return "started"
+
+    def lead(request: Any) -> Any:
+        return call("ask", prompt="?") if len(request.messages) > 1 else call("start")
+
+    agent = Agent("lead", does="x", tools=[start, ask], team=[LEAF])
+    rt = Runtime(agent, model=MockModel({"lead": lead, "leaf": gate.reply}))
+    found: list[Any] = []
+
+    async def host() -> None:
+        found.append(await rt.run("go"))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(host)
+        await gate.until("beside")
+        await anyio.wait_all_tasks_blocked()
+        assert rt.result().status == "pending"
+        assert not found
+        gate.let("beside")
+    assert [r.status for r in found] == ["pending"]
+    assert (await rt.wait("root/leaf.2")).text == "did beside"
+
+
+@pytest.mark.parametrize("verb", ["recover", "extend"])
+async def test_several_handles_go_on_at_once_and_all_of_them_are_waited_for(verb: str) -> None:
+    down = {f"root/worker.{n}" for n in (1, 2, 3)}
+
+    async def think(request: Any) -> Any:
+        if verb == "recover" and request.handle in down:
+            down.discard(request.handle)
+            raise ModelError("HTTP 503")
+        turn = sum(m.role == "assistant" for m in request.messages)
+        for _ in range(int(request.handle[-1]) * 5):
+            await anyio.lowlevel.checkpoint()
+        return [call("nope"), call("nope"), say("done")][turn]
+
+    rt = Runtime(
+        WORKER, model=MockModel(think), budget=Budget(max_model_calls=1 if verb == "extend" else None)
+    )
+    handles = [await rt.spawn("root", "worker") for _ in range(3)]
+    for handle in handles:
+        await rt.wake(handle, "go")
+    status = {"recover": "error", "extend": "incomplete"}[verb]
+    assert [(await rt.wait(h)).status for h in handles] == [status] * 3
+    result = await (
+        rt.recover() if verb == "recover" else rt.extend(Budget(max_model_calls=99), handle="root")
+    )
+    assert result.status == "done"
+    assert [(await rt.wait(h)).status for h in handles] == ["done"] * 3
+
+
+async def test_a_runtime_runs_once() -> None:
+    rt = Runtime(WORKER, model=MockModel(echo))
+    with pytest.raises(UsageError, match="not been started"):
+        rt.result()
+    await rt.run("x")
+    with pytest.raises(UsageError, match="has been started"):
+        await rt.run("y")
+
+
 async def test_wait_with_a_timeout_lets_the_child_run_on() -> None:
     clock = VirtualClock()
     model = MockModel([say("done")], think_time=60, clock=clock)
@@ -312,10 +441,15 @@ async def test_transitions_are_kept_in_order() -> None:
 
 
 async def test_what_the_host_raises_within_a_context_leaves_it_as_it_is() -> None:
-    with pytest.raises(ZeroDivisionError):
-        async with Runtime(WORKER, model=MockModel(Gate().reply)) as rt:
+    rt = Runtime(WORKER, model=MockModel(Gate().reply))
+
+    async def host() -> None:
+        async with rt:
             await rt.wake(await rt.spawn("root", "worker"), "hangs")
             raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await host()
     assert rt.result().status == "interrupted"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ("clean",)
+__all__ = ("clean", "told")
 
 
 def clean(text: str) -> str:
@@ -17,3 +17,11 @@ def clean(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+def told(error: BaseException) -> str:
+    """Return what an exception says, cleaned; nothing where it cannot even say that."""
+    try:
+        return clean(str(error))
+    except Exception:  # noqa: BLE001  # its own __str__ failed, and what it stands for has to be reported all the same
+        return ""

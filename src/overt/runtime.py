@@ -12,6 +12,7 @@ import anyio
 from pydantic import ConfigDict, TypeAdapter
 from typing_extensions import TypeVar, Unpack
 
+from overt._canonical import encode, jsonable
 from overt._planning import budget_of, caps_of, crew_of, declared, plan_of
 from overt._text import clean
 from overt.agent import Agent, in_event_loop
@@ -27,7 +28,7 @@ from overt.driver.delivery import checked
 from overt.driver.events import Event, event_views
 from overt.driver.loading import Log, check_drift, load, trace_lines
 from overt.driver.loop import Driver
-from overt.errors import RunConflict, UnknownHandle, UsageError
+from overt.errors import DefinitionError, RunConflict, UnknownHandle, UsageError
 from overt.handle import Handle
 from overt.journal.memory import MemoryStore
 from overt.journal.store import Store
@@ -72,9 +73,9 @@ class Runtime(Generic[OutputT]):
         clock: Clock = options.get("clock") or SystemClock()
         policy = ResumePolicy(options.get("resume_policy", ResumePolicy.REWIND))
         self._agent = agent
-        plan, plan_text = plan_of(agent, options)
+        _, plan_text = plan_of(agent, options)
         history: Sequence[Message] = options.get("history", ())
-        self._history = MESSAGES.dump_json(list(history)).decode() if history else None
+        self._history = _history_text(history) if history else None
         first = None
         if tree is None:
             tree, log = Tree(), []
@@ -579,6 +580,13 @@ class Runtime(Generic[OutputT]):
             return bool(found) and not driver.tells()
 
         return settled, found
+
+
+def _history_text(history: Sequence[Message]) -> str:
+    try:
+        return encode(jsonable(MESSAGES.dump_python(list(history), mode="json"), "$.history"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DefinitionError(f"option 'history' cannot be recorded: {error}") from error
 
 
 def _at_once() -> bool:

@@ -169,7 +169,7 @@ def pending(
 class ToolCall(BaseModel):
     id: str
     name: str
-    arguments: dict[str, JsonValue] = {}
+    arguments: dict[str, JsonValue] = ...
 
 @dataclass(frozen=True, init=False)
 class ToolResult:
@@ -419,7 +419,7 @@ class ToolMessage(BaseModel):
     call_id: str
     name: str
     is_error: bool = False
-    metadata: dict[str, JsonValue] = {}
+    metadata: dict[str, JsonValue] = ...
 
 Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
 
@@ -456,7 +456,7 @@ class ModelResponse(BaseModel):
     finish_reason: Literal["stop", "tool_calls", "length", "content_filter", "refusal", "unknown"] = "stop"
     raw_finish_reason: str | None = None
     model: str = ""
-    invalid_arguments: dict[int, str] = {}
+    invalid_arguments: dict[int, str] = ...
 
 @runtime_checkable
 class Model(Protocol):

@@ -222,8 +222,8 @@ def check(sim: Sim) -> None:
         ), node.id
         assert node.running == sum(k.state is State.RUNNING for k in kids) <= slots(node)
         assert list(node.queue) == [k for k in node.queue if k.queued is not None]
-        cut_off = any(n.wake is not None and n.wake.cut for n in below)
-        assert not (node.queue and node.running < slots(node)) or node.state is State.CLOSED or cut_off, (
+        cut = any(n.wake is not None and n.wake.cut for n in nodes)
+        assert not (node.queue and node.running < slots(node)) or node.state is State.CLOSED or cut, (
             f"a free slot and a queue under {node.id}"
         )
         _check_wake(sim, node)

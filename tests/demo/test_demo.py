@@ -8,12 +8,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from overt.__main__ import main
 from overt.demo.team import entries
 from tests.demo.chat_server import chat_server
 
@@ -83,20 +85,30 @@ def test_each_policy_and_answer(
     assert counted == {"send_voucher": "0", **{what: str(times) for what, times in want.items()}}
 
 
-def test_the_first_process_ends_before_the_second_begins_and_nothing_is_left(tmp_path: Path) -> None:
-    ran = demo(tmp_path)
+Plain = tuple[subprocess.CompletedProcess[str], Path]
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Plain:
+    """The demo without arguments, and the temporary folder it was given."""
+    folder = tmp_path_factory.mktemp("plain")
+    return demo(folder), folder
+
+
+def test_the_first_process_ends_before_the_second_begins_and_nothing_is_left(plain: Plain) -> None:
+    ran, left = plain
     processes = re.findall(r"^Process (\d+) (starts|opens)|Process (\d+) (ends) here", ran.stdout, flags=re.M)
     told = [next(filter(None, found[::2])) + " " + next(filter(None, found[1::2])) for found in processes]
     (first, starts), (same, ends), (second, opens) = (line.split() for line in told)
     assert [starts, ends, opens] == ["starts", "ends", "opens"]
     assert first == same != second
-    assert list(tmp_path.iterdir()) == []
+    assert list(left.iterdir()) == []
 
 
-def test_the_first_page_of_the_documentation_shows_what_the_demo_prints(tmp_path: Path) -> None:
+def test_the_first_page_of_the_documentation_shows_what_the_demo_prints(plain: Plain) -> None:
     page = (ROOT / "docs" / "index.md").read_text("utf-8")
     (shown,) = re.findall(r"```text\n(Process \d+ opens.*?)```", page, flags=re.DOTALL)
-    printed = demo(tmp_path).stdout
+    printed = plain[0].stdout
     assert re.sub(r"\d+ opens", "opens", shown) in re.sub(r"\d+ opens", "opens", printed)
 
 
@@ -139,22 +151,38 @@ def test_a_closed_input_keeps_the_parked_run_and_says_how_to_answer_it(tmp_path:
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_made(
-    tmp_path: Path, arguments: list[str], told: str
+    arguments: list[str], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ran = demo(tmp_path, *arguments)
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert told in ran.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert refused(arguments, monkeypatch) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert told in printed.err
 
 
 @pytest.mark.parametrize(
     ("model", "told"), [("gpt", "provider:name"), ("openai:gpt-5-mini", "OPENAI_API_KEY")]
 )
-def test_a_model_that_cannot_be_made_is_refused(tmp_path: Path, model: str, told: str) -> None:
-    ran = demo(tmp_path, OVERT_MODEL=model)
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert told in ran.stderr
-    assert list(tmp_path.iterdir()) == []
+def test_a_model_that_cannot_be_made_is_refused(
+    model: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OVERT_MODEL", model)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert refused([], monkeypatch) == 2
+    assert told in capsys.readouterr().err
+
+
+def refused(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return the exit code of a command that makes no folder and starts no process."""
+
+    def made(*_: object, **__: object) -> str:
+        raise AssertionError("something was made")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", made)
+    monkeypatch.setattr(subprocess, "Popen", made)
+    try:
+        return main(["demo", *arguments])
+    except SystemExit as stopped:
+        return int(stopped.code or 0)
 
 
 def test_the_same_job_over_the_wire(tmp_path: Path) -> None:
@@ -172,6 +200,24 @@ def test_the_same_job_over_the_wire(tmp_path: Path) -> None:
     assert effects(kept_folder(tmp_path)) == Counter(track=1, look_up=2, refund=1, send_voucher=1)
     assert {body["model"] for body in server.bodies} == {"tiny"}
     assert len(server.bodies) == 12
+
+
+def test_a_closed_output_is_no_traceback(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "overt", "demo"],
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        told = process.stderr.read()
+    assert process.returncode == 1
+    assert "Traceback" not in told
+    assert str(kept_folder(tmp_path)) in told
 
 
 @pytest.fixture

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -23,6 +25,10 @@ TOKENS = 100
 Outcome = Literal["retry", "succeeded"]
 
 
+def go_on(_: str) -> None:
+    """Stop nowhere."""
+
+
 @dataclass
 class World:
     """What outlives every process: effects done, replies bought, questions told, answers given."""
@@ -34,9 +40,38 @@ class World:
     told: list[str] = field(default_factory=list)
     answered: dict[str, Answer[Any]] = field(default_factory=dict)
     doubts: list[str] = field(default_factory=list)
+    path: Path | None = None
+    """Where it is written down for other processes."""
+    at: Callable[[str], None] = go_on
+    """Told of each place a process comes to."""
 
     def do(self, ctx: ToolContext[World], what: str) -> None:
+        self.at(f"before {what}")
         self.effects.append((ctx.handle, what, ctx.idempotency_key))
+        self.note("effect", *self.effects[-1])
+        self.at(f"after {what}")
+
+    def note(self, *what: str) -> None:
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(what) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> World:
+        """What other processes have written down, and where this one goes on writing."""
+        world = cls(path=path)
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            kind, *rest = json.loads(line)
+            if kind == "effect":
+                world.effects.append((rest[0], rest[1], rest[2]))
+            elif kind == "told":
+                world.told.append(rest[0])
+            elif kind == "answer":
+                answer = Answer[Any].model_validate_json(rest[0])
+                world.answered[answer.id] = answer
+            world.asked_model += kind == "asked"
+            world.replies += kind == "reply"
+        return world
 
     def times(self, what: str) -> int:
         return sum(one[1] == what for one in self.effects)
@@ -55,9 +90,13 @@ class Counting:
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
         self.world.asked_model += 1
+        self.world.note("asked")
+        self.world.at(f"asking {request.agent}")
         reply = await self.inner.generate(request)
         await checkpoint()
         self.world.replies += 1
+        self.world.note("reply")
+        self.world.at(f"replied {request.agent}")
         return reply
 
 
@@ -137,7 +176,9 @@ class Host:
 
     def options(self) -> dict[str, Any]:
         async def on_pending(request: Request) -> None:
+            self.world.at(f"telling {request.prompt}")
             self.world.told.append(request.id)
+            self.world.note("told", request.id)
 
         return {
             "store": self.store,
@@ -164,6 +205,8 @@ class Host:
             if result.status == "pending":
                 answers = [self.answer(request) for request in result.pendings]
                 self.world.answered |= {a.id: a for a in answers}
+                for answer in answers:
+                    self.world.note("answer", answer.model_dump_json())
                 result = await runtime.resume(answers)
             elif result.status == "incomplete":
                 assert result.limit_at == "root/lead.1"

@@ -238,5 +238,9 @@ async def test_a_stopped_runtime_accepts_nothing_and_its_effects_are_cancelled()
         with pytest.raises(StoreError, match="disk is full"):
             await verb()
     assert await facts_of(inner) == before
+    # What can be read is what is stored, not what was decided on the way to the append that failed.
+    assert [x for _, _, facts in runtime._driver.log for x in facts] == before
+    opened = await Runtime.open(agent, RUN, store=inner, **options)
+    assert tree_snapshot(runtime._driver.tree) == tree_snapshot(opened._driver.tree)
     # The claim is given up: whoever opens it again need not wait until it runs out.
     assert (await inner.info(RUN)).owner is None

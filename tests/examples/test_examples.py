@@ -60,7 +60,6 @@ def test_every_record_has_its_lines() -> None:
     assert {command.split()[0] for command in PRINTED} == {p.name for p in EXAMPLES.glob("record_*.py")}
 
 
-
 @pytest.mark.parametrize("command", sorted(PRINTED))
 def test_an_example_runs_and_prints(command: str) -> None:
     name, *arguments = command.split()

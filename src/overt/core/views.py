@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, cast
 
@@ -97,7 +97,7 @@ def _repeats(tree: Tree, request: RequestState) -> tuple[tuple[ReplayedCall, ...
         turns += wake.turns - wake.turns_kept
         again = {c.key for c in wake.checkpoint.batch or () if c.state != CallState.DONE}
         kept = wake.checkpoint.claimed - again
-        tools = node.plan.tools if node.plan is not None else {}
+        tools: Mapping[str, str] = node.plan.tools if node.plan is not None else {}
         calls += [
             replayed(node.id, memory.tool, memory.args, memory.key)
             for memory in wake.memory.values()

@@ -73,21 +73,30 @@ def run(arguments: argparse.Namespace) -> int:
     folder = Path(tempfile.mkdtemp(prefix="overt-demo-")) if kept is None else kept
     try:
         code = _play(arguments, folder, name)
-    except BaseException:
-        print(f"The folder is still there: {folder}", file=sys.stderr)
-        raise
-    if code in _INTERRUPTED:
+        if code in _INTERRUPTED:
+            code = 130
+        _leave(arguments, folder, code)
+    except BrokenPipeError:
+        print(f"overt demo: the output was closed; the folder is still there: {folder}", file=sys.stderr)
+        return screen.cut_off()
+    return code
+
+
+def _leave(arguments: argparse.Namespace, folder: Path, code: int) -> None:
+    """Remove the folder, or say what it is good for."""
+    if code == 130 and not (folder / DATABASE).exists():
+        print("\nInterrupted before anything was stored.")
+        shutil.rmtree(folder)
+    elif code == 130:
         print(f"\nInterrupted. The run is in {folder} and can be recovered:")
         print(f"  {_again(arguments, folder)}")
-        return 130
-    if code != 0:
+    elif code != 0:
         print(f"\nThe run is in {folder}; this goes on with it:\n  {_again(arguments, folder)}")
-    elif arguments.keep or kept is not None:
+    elif arguments.keep or arguments.open is not None:
         print(f"\n  Kept in {folder}: {DATABASE} is the journal, {LEDGER} what the tools did.")
         print(f"  Look at it again: {_again(arguments, folder)}")
     else:
         shutil.rmtree(folder)
-    return code
 
 
 def _play(arguments: argparse.Namespace, folder: Path, name: str) -> int:

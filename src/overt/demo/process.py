@@ -32,6 +32,8 @@ def main(arguments: list[str]) -> int:
         return _start(folder, ResumePolicy(choice)) if part == "start" else _answer(folder, choice)
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        return screen.cut_off()
     except OvertError as error:
         print(f"overt demo: {error}", file=sys.stderr)
         return 1

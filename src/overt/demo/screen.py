@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 import textwrap
 from collections.abc import Iterable
@@ -15,7 +16,7 @@ from overt.request import ReplayedCall, Request
 from overt.result import Status, TaskResult
 from overt.runtime import Runtime
 
-__all__ = ("POLICY", "by_line", "counts", "field", "ledger", "request", "result")
+__all__ = ("POLICY", "by_line", "counts", "cut_off", "field", "ledger", "request", "result")
 
 POLICY = {
     ResumePolicy.REWIND: "rewind: an answer replays what waits for it from the start; turns are bought and tools run "
@@ -29,6 +30,12 @@ def by_line() -> None:
     stream: object = sys.stdout
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(line_buffering=True, errors="replace")
+
+
+def cut_off() -> int:
+    """Whoever read the output has gone (`| head`): say no more, and return the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 1
 
 
 def field(name: str, text: str) -> None:

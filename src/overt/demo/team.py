@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -38,7 +39,8 @@ def _happened(ctx: ToolContext[Path], what: str, **details: object) -> None:
         file.flush()
         os.fsync(file.fileno())
     shown = ", ".join(f"{name}={value}" for name, value in details.items())
-    print(f"    {ctx.agent:<11}  {what}({shown}){'' if ctx.attempt == 1 else f'  attempt {ctx.attempt}'}")
+    with contextlib.suppress(BrokenPipeError):  # that nobody reads on is no failure of the tool
+        print(f"    {ctx.agent:<11}  {what}({shown}){'' if ctx.attempt == 1 else f'  attempt {ctx.attempt}'}")
 
 
 @tool

@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 import anyio
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from overt._text import clean
+from overt._text import told
 
 __all__ = (
     "Host",
@@ -184,10 +184,7 @@ def _first(error: BaseException, kind: type[BaseException]) -> BaseException | N
 def describe(error: BaseException) -> str:
     """Return type and message of an exception, without traceback; of a group, those of its members too."""
     name = type(error).__name__
-    try:
-        text = clean(str(error))
-    except Exception as failed:  # noqa: BLE001  # the exception's own `__str__`
-        text = f"its message cannot be read ({type(failed).__name__})"
+    text = told(error)
     if isinstance(error, BaseExceptionGroup):
         members = cast("BaseExceptionGroup[BaseException]", error).exceptions
         text += ": " + "; ".join(describe(inner) for inner in members)

@@ -18,8 +18,8 @@ from overt.core.desk import Refused
 from overt.core.effects import Effect
 from overt.core.tree import Tree
 from overt.driver.context import current_host
-from overt.driver.loading import Log
-from overt.driver.slot import Slot, as_store_error
+from overt.driver.loading import Log, refold
+from overt.driver.slot import Slot, store_error
 from overt.driver.tenure import Tenure, run_status
 from overt.driver.watches import Watches
 from overt.errors import StoreError, UsageError
@@ -37,7 +37,7 @@ class Intake(ABC):
     def __init__(self, tenure: Tenure, clock: Clock, *, first: i.Open | None, tree: Tree, log: Log) -> None:
         self.tenure: Tenure = tenure
         self.clock = clock
-        self.tree = tree
+        self.tree: Tree = tree
         self.log = log
         self.first = first
         """What opens the run, until it is stored."""
@@ -150,10 +150,10 @@ class Intake(ABC):
     def _step_now(self, inp: i.Input, *, wants: bool) -> Slot:
         """Work off one input where an append never waits: nothing can come between."""
         if self.broken is not None:
-            raise as_store_error(self.broken)
+            raise store_error(self.broken)
         slot = Slot(inp, wants=wants)
         tree = self.tree
-        after = tree.seq
+        after, durable = tree.seq, len(self.log)
         try:
             first = tree.next_effect
             facts = slot.facts = decide(tree, inp, self.now())
@@ -171,7 +171,8 @@ class Intake(ABC):
             raise
         except BaseException as error:
             self._break(error)
-            raise as_store_error(error) from error
+            self.tree = refold(self.log, durable)
+            raise store_error(error) from error
         if facts:
             self._dispatch((slot,))
         return slot
@@ -184,7 +185,7 @@ class Intake(ABC):
         slots: list[Slot] = []
         records: list[Record] = []
         now = self.now()
-        after = self.tree.seq
+        after, durable = self.tree.seq, len(self.log)
         try:
             while self._queue:
                 slot = self._queue.popleft()
@@ -205,8 +206,9 @@ class Intake(ABC):
                 await self._append(records, after)
         except BaseException as error:  # noqa: BLE001  # told to everybody who waits, and to the host
             self._break(error)
+            self.tree = refold(self.log, durable)
             for slot in slots:
-                slot.error = slot.error or as_store_error(error)
+                slot.error = slot.error or store_error(error)
                 if slot.done is not None:
                     slot.done.set()
             self._refuse_all()
@@ -220,6 +222,6 @@ class Intake(ABC):
     def _refuse_all(self) -> None:
         while self._queue:
             slot = self._queue.popleft()
-            slot.error = as_store_error(self.broken or StoreError("the driver has stopped"))
+            slot.error = store_error(self.broken or StoreError("the driver has stopped"))
             if slot.done is not None:
                 slot.done.set()

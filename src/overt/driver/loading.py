@@ -13,7 +13,7 @@ from overt.journal.record import Record
 from overt.journal.store import Store
 from overt.result import State
 
-__all__ = ("Log", "check_drift", "fold", "load", "trace_lines")
+__all__ = ("Log", "check_drift", "fold", "load", "refold", "trace_lines")
 
 Log = list[tuple[int, int, list[f.Fact]]]
 """Position of the first fact, time, facts: one entry a record."""
@@ -36,6 +36,18 @@ def fold(tree: Tree, log: Log, rec: Record, run_id: str) -> None:
             f"run {run_id}, position {rec.position}: the facts do not follow on ({type(error).__name__}: {error})"
         ) from error
     log.append((rec.position, at, facts))
+
+
+def refold(log: Log, durable: int) -> Tree:
+    """Drop the entries of the log past `durable`, which could not be stored, and return the tree of the others.
+
+    Whoever goes on reading the run sees what is in the store, not what was decided on the way there.
+    """
+    del log[durable:]
+    tree = Tree()
+    for _, at, facts in log:
+        apply_all(tree, facts, at)
+    return tree
 
 
 async def load(store: Store, run_id: str) -> tuple[Tree, Log]:

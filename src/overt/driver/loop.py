@@ -16,23 +16,24 @@ from anyio.lowlevel import checkpoint
 
 from overt.clock import Clock
 from overt.core import inputs as i
-from overt.core.budget import next_deadline
-from overt.core.effects import AskHost, CallModel, CallTool, Effect, Notify
+from overt.core.effects import AskHost, CallModel, CallTool, Effect
 from overt.core.tree import Tree
+from overt.driver.alarm import Alarm
 from overt.driver.context import Host, cancellations, current_host, pause_here, stop_if_cancelled
 from overt.driver.crew import Crew
 from overt.driver.gate import Gate
 from overt.driver.intake import Intake
 from overt.driver.loading import Log
 from overt.driver.perform import perform_host, perform_model, perform_notify
-from overt.driver.slot import Slot, as_store_error
+from overt.driver.shown import Shown
+from overt.driver.slot import Slot, store_error
+from overt.driver.standing import has_cut, has_notices
 from overt.driver.tenure import Tenure, run_status
 from overt.driver.toolcall import perform_tool
 from overt.driver.watches import Watch
 from overt.errors import StoreError, UsageError
 from overt.journal.record import Record
 from overt.journal.store import Store
-from overt.result import State
 
 __all__ = ("Driver",)
 
@@ -59,6 +60,8 @@ class Driver(Intake):
         self.crew = crew
         self.fatal: BaseException | None = None
         self.gate: Gate = Gate(crew.max_concurrent_turns)
+        self.shown: dict[str, Shown] = {}
+        """What the model of each handle has been shown."""
         self.drift: str | None = None
         """The plan this process was given, until it is known to be the recorded one."""
         self.pause: Callable[[], Awaitable[None]] = checkpoint
@@ -80,8 +83,7 @@ class Driver(Intake):
         """Verbs that count on the claim: they have taken it, and are not decided yet."""
         self._guests = 0
         """Verbs that wait while another one, or `async with`, owns the tasks."""
-        self._deadline: int | None = None
-        self._timer_scope: anyio.CancelScope | None = None
+        self._alarm = Alarm()
 
     @property
     def live(self) -> bool:
@@ -129,7 +131,7 @@ class Driver(Intake):
             RunConflict: Another driver has it.
         """
         if self.broken is not None:
-            raise as_store_error(self.broken)
+            raise store_error(self.broken)
         async with self._claim:
             if self.first is not None or self.tenure.held:
                 return
@@ -157,7 +159,7 @@ class Driver(Intake):
             await self.tenure.check(self.tree.run_id)
         except Exception as error:
             self._break(error)
-            raise as_store_error(error) from error
+            raise store_error(error) from error
 
     async def _keep_claim(self) -> None:
         """Renew the claim for as long as the driver works."""
@@ -192,7 +194,7 @@ class Driver(Intake):
                     self._set_going(effect, owner)
         self._next = tree.next_effect
         if tree.has_wall:
-            self._wind_timer()
+            self._alarm.wind(self, working=self._at_work > 0)
         if self._watches:
             self._look()
 
@@ -275,33 +277,6 @@ class Driver(Intake):
             return perform_host(self, effect, before)
         return perform_notify(self, effect, before)
 
-    # ------------------------------------------------------------ time
-
-    def _wind_timer(self) -> None:
-        # What nobody performs is over, whatever the journal shows as running: no budget of it runs out.
-        deadline = next_deadline(self.tree) if self._at_work else None
-        if deadline == self._deadline:
-            return
-        self._deadline = deadline
-        if self._timer_scope is not None:
-            self._timer_scope.cancel()
-            self._timer_scope = None
-        if deadline is not None and self._group is not None:
-            self._timer_scope = anyio.CancelScope()
-            self.spawn(partial(self._timer, self._timer_scope, deadline))
-
-    async def _timer(self, scope: anyio.CancelScope, deadline: int) -> None:
-        with scope:
-            await self.clock.sleep(max(deadline - self.now(), 0) / 1e6)
-            self._deadline = None
-            self._timer_scope = None
-            try:
-                await self.step(i.Tick(), own=True)
-            except StoreError:
-                return
-            # A clock that woke early, or one that was set back, has not reached it.
-            self._wind_timer()
-
     # ------------------------------------------------------------ being driven
 
     async def until_holds(self, holds: Callable[[], bool], *, timeout: float | None = None) -> bool:
@@ -340,9 +315,7 @@ class Driver(Intake):
 
     def tells(self) -> bool:
         """Whether `on_pending` is still to be told of something."""
-        return self.crew.on_pending is not None and any(
-            isinstance(e, Notify) for e in self.tree.open.values()
-        )
+        return self.crew.on_pending is not None and has_notices(self.tree)
 
     def quiet(self) -> bool:
         """Whether nothing runs, waits for a slot, or has to be told."""
@@ -353,13 +326,7 @@ class Driver(Intake):
 
     def cut(self) -> bool:
         """Whether the journal holds work under way that this driver is not performing."""
-        if not self._mine.isdisjoint(self.tree.open):
-            return False
-        # An effect past `_next` is decided and waits for its append.
-        return any(not isinstance(e, Notify) and e.id < self._next for e in self.tree.open.values()) or any(
-            n.wake is not None and n.wake.cut and n.state is not State.CLOSED
-            for n in self.tree.nodes.values()
-        )
+        return has_cut(self.tree, mine=self._mine, before=self._next)
 
     async def drive(
         self, work: Callable[[], Awaitable[Slot | None]], holds: Callable[[], bool], *, force: bool = False
@@ -402,7 +369,8 @@ class Driver(Intake):
                         self._watches.remove(watch)
                         raise
                     await self._until(watch)
-                    await self._until(self._watches.add(lambda: self._guests == 0))
+                    # The tasks are this verb's, and work that was set going beside it is not cut off.
+                    await self._until(self._watches.add(lambda: self._guests == 0 and self._at_work == 0))
                 except anyio.get_cancelled_exc_class():
                     await self._close_off("the host was cancelled")
                     raise
@@ -441,7 +409,7 @@ class Driver(Intake):
         self._at_work = 0
         if not self.tenure.private:
             self.spawn(self._keep_claim)
-        self._deadline = None
+        self._alarm.forget()
 
     async def _finish(self, group: TaskGroup, error: BaseException | None) -> None:
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
@@ -469,8 +437,7 @@ class Driver(Intake):
         self._group = None
         self.host = None
         self._mine.clear()
-        self._deadline = None
-        self._timer_scope = None
+        self._alarm.forget()
         self._look(stopped=True)
 
     async def _close_off(self, why: str) -> None:
@@ -490,7 +457,7 @@ class Driver(Intake):
         if self.fatal is not None:
             raise self.fatal
         if self.broken is not None:
-            raise as_store_error(self.broken) if isinstance(self.broken, Exception) else self.broken
+            raise store_error(self.broken) if isinstance(self.broken, Exception) else self.broken
 
     async def enter(self) -> None:
         """Begin to work in the background, until `leave`."""

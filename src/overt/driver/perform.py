@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import JsonValue
 from pydantic_core import to_json
 
 from overt._canonical import encode, jsonable
-from overt._text import clean
+from overt._text import clean, told
 from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.budget import wall_spent
@@ -20,6 +21,7 @@ from overt.core.tree import Node
 from overt.core.views import request_view
 from overt.driver.answers import check_data
 from overt.driver.context import InContext, describe, let_through
+from overt.driver.shown import Shown
 from overt.errors import InvalidAnswer, ModelError
 from overt.message import Message, ModelRequest, ModelResponse, ToolCall
 from overt.models.redact import redact
@@ -75,7 +77,12 @@ def _short(text: str) -> str:
 
 def _request(driver: Driver, member: Member, node: Node, effect: CallModel, name: str) -> ModelRequest:
     system = member.system()
-    messages: tuple[Message, ...] = (*node.messages,) if system is None else (system, *node.messages)
+    shown = driver.shown.get(node.id)
+    if shown is None:
+        shown = driver.shown[node.id] = Shown()
+    messages: tuple[Message, ...] = shown.of(node)
+    if system is not None:
+        messages = (system, *messages)
     settings = member.settings
     cap = settings.max_output_tokens
     if effect.left is not None:
@@ -107,6 +114,8 @@ def _reply(member: Member, node: Node, effect: CallModel, response: ModelRespons
     if not isinstance(response, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance]  # a host's own model
         raise TypeError(f"the model returned {type(response).__name__}, not a ModelResponse")
     message = response.message
+    if not isinstance(message.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
+        raise TypeError(f"the model returned a text of type {type(message.text).__name__}")
     calls: tuple[f.CallSpec, ...] = ()
     if message.tool_calls:
         task = offers_task(node)
@@ -118,6 +127,9 @@ def _reply(member: Member, node: Node, effect: CallModel, response: ModelRespons
     tokens = None
     if usage is not None:
         sent, received, total = usage.input_tokens, usage.output_tokens, usage.total_tokens
+        for count in (sent, received, total, usage.cached_tokens, usage.reasoning_tokens):
+            if type(count) is not int or count < 0:
+                raise TypeError(f"the model reported {count!r:.40} tokens")
         tokens = f.Tokens(
             sent,
             received,
@@ -131,8 +143,8 @@ def _reply(member: Member, node: Node, effect: CallModel, response: ModelRespons
         calls,
         tokens,
         None,
-        response.finish_reason,
-        response.model,
+        clean(response.finish_reason),
+        clean(response.model),
         None if message.reasoning is None else clean(message.reasoning),
         None if message.opaque is None else encode(jsonable(message.opaque)),
     )
@@ -145,6 +157,8 @@ def _call(member: Member, call: ToolCall, invalid: str | None, task: bool) -> f.
         tool = member.task
     raw = "{}"
     if invalid is None:
+        if not isinstance(cast("object", call.arguments), Mapping):
+            return f.CallSpec(name, raw, None, "invalid arguments: not a JSON object")
         try:
             raw = _text(call.arguments)
         except (TypeError, ValueError, RecursionError) as error:
@@ -155,7 +169,7 @@ def _call(member: Member, call: ToolCall, invalid: str | None, task: bool) -> f.
         # Text that is no JSON object may still do: none at all, for a tool without arguments.
         args = tool.canonical(call.arguments if invalid is None else invalid)
     except (ValueError, TypeError) as error:
-        return f.CallSpec(name, raw, None, clean(str(error)))
+        return f.CallSpec(name, raw, None, told(error))
     return f.CallSpec(name, raw, None if args == raw else args)
 
 

@@ -1,4 +1,4 @@
-"""An input on its way through the driver."""
+"""An input on its way through the driver, and what its sender is told when the driver has stopped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from overt.core import inputs as i
 from overt.core.effects import Effect
 from overt.errors import StoreError
 
-__all__ = ("Slot", "as_store_error")
+__all__ = ("Slot", "store_error")
 
 
 class Slot:
@@ -20,10 +20,10 @@ class Slot:
     __slots__ = ("context", "done", "effects", "error", "facts", "input", "owner", "take", "wants")
 
     def __init__(self, inp: i.Input, *, wants: bool, owner: Slot | None = None) -> None:
-        self.input = inp
+        self.input: i.Input = inp
         self.owner: Slot = self if owner is None else owner
         """The last of the inputs that were given together."""
-        self.wants = wants
+        self.wants: bool = wants
         """Whether the caller performs an effect that follows."""
         self.context: Context = copy_context()
         """The caller's: what follows from an input runs in it, whoever appends the facts."""
@@ -35,7 +35,7 @@ class Slot:
         self.done: anyio.Event | None = None
 
 
-def as_store_error(error: BaseException) -> Exception:
+def store_error(error: BaseException) -> Exception:
     """Return what callers are told of a driver that has stopped."""
     if isinstance(error, StoreError):
         return error

@@ -30,7 +30,7 @@ LOCAL = Owner(id="local")
 def run_status(tree: Tree) -> str:
     """Return the run's status for lists: that of the entry handle, `running` while something runs."""
     entry = tree.entry
-    if tree.root.live:
+    if tree.root.live and not (entry is not None and entry.wake is not None and entry.wake.cut):
         return "running"
     if entry is None or entry.wake is None:
         return "idle"
@@ -135,14 +135,16 @@ class Tenure:
 
     async def _retake(self, run_id: str, after: int) -> int:
         owner, now, until = self._terms()
+        epoch = 0  # the scope swallows nothing, which type checkers cannot see
         with anyio.CancelScope(shield=True):
             claim = await self.store.claim(run_id, owner=owner, now=now, until=until, force=False)
-            self.epoch, self.until = claim.epoch, claim.until
+            self.epoch, self.until, self.seen = claim.epoch, claim.until, now
+            epoch = claim.epoch
             info = await self.store.info(run_id)
             if info.position != after:
                 await self.give_up(run_id)
                 raise RunConflict(f"run {run_id}: another driver has moved it on from position {after}")
-        return claim.epoch
+        return epoch
 
     def append_now(
         self, run_id: str, records: Sequence[Record], *, after: int, status: str, release: bool

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from overt._canonical import dump_exact, encode, load_exact
 from overt._frozen import trusted
 from overt._question import Question
-from overt._text import clean
+from overt._text import clean, told
 from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.effects import CallTool
@@ -94,6 +94,7 @@ class Entry:
 
     async def once(self, label: str, fn: Callable[[], Awaitable[T]], annotation: object, /) -> T:
         """Run `fn`, or return what it returned before."""
+        label = clean(label)
         if label in self.inside:
             raise UsageError(f"once({label!r}) is under way already in this call")
         done = None if self.memory.once is None else self.memory.once.get(label)
@@ -125,7 +126,7 @@ class Entry:
 def failure(error: BaseException) -> str:
     """Return what the model is told of an exception: type and message, no traceback."""
     if isinstance(error, ToolError):
-        return clean(str(error))
+        return told(error)
     return describe(error)
 
 

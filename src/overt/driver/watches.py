@@ -19,11 +19,11 @@ class Watch:
     __slots__ = ("event", "holds", "idle", "so")
 
     def __init__(self, holds: Callable[[], bool], idle: Callable[[], bool] | None) -> None:
-        self.holds = holds
-        self.idle = idle
+        self.holds: Callable[[], bool] = holds
+        self.idle: Callable[[], bool] | None = idle
         """Whether it can no longer become so: nothing is being performed."""
-        self.so = False
-        self.event = anyio.Event()
+        self.so: bool = False
+        self.event: anyio.Event = anyio.Event()
 
     def look(self) -> bool:
         """Whether it is so, or has been."""

@@ -7,6 +7,7 @@ their default are left out, and so is `handle` where it is the one of the fact b
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -23,6 +24,7 @@ SCHEMA = 1
 
 _KIND = {cls: kind for kind, cls in f.FACTS.items()}
 _MISSING = object()
+_strict = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def _shape(cls: type[Any]) -> tuple[tuple[int, str, object], ...]:
@@ -42,16 +44,17 @@ def plain_fields(value: tuple[Any, ...]) -> dict[str, Any]:
     for at, name, default in _SHAPES[type(value)]:
         item = value[at]
         if item is not default and item != default:
-            made[name] = _plain(item) if isinstance(item, tuple) else item
+            made[name] = _plain(item)
     return made
 
 
-def _plain(value: tuple[Any, ...]) -> Any:
+def _plain(value: Any) -> Any:
+    if not isinstance(value, tuple):
+        return value
+    items = cast("tuple[object, ...]", value)
     if isinstance(value, f.Tokens):
-        return list(value) if value.total or value.cached or value.reasoning else list(value[:2])
-    if type(value) in _SHAPES:
-        return plain_fields(value)
-    return [_plain(item) if isinstance(item, tuple) else item for item in value]
+        return list(items) if value.total or value.cached or value.reasoning else list(items[:2])
+    return plain_fields(items) if type(items) in _SHAPES else [_plain(item) for item in items]
 
 
 def encode(at: int, facts: Sequence[f.Fact]) -> str:
@@ -66,7 +69,11 @@ def encode(at: int, facts: Sequence[f.Fact]) -> str:
         elif here is not None:
             handle = here
         rows.append(row)
-    return to_json({"v": SCHEMA, "at": at, "facts": rows}).decode()
+    text = to_json({"v": SCHEMA, "at": at, "facts": rows}).decode()
+    if "NaN" in text or "Infinity" in text:
+        # Either a text says so, or a number is none; the strict encoder refuses the number.
+        return _strict({"v": SCHEMA, "at": at, "facts": rows})
+    return text
 
 
 def _calls(rows: list[dict[str, Any]]) -> tuple[f.CallSpec, ...]:

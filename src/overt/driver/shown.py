@@ -1,0 +1,69 @@
+"""What models are shown: copies of the transcript, so that nobody who reads can alter the run.
+
+A message is copied once and is the same object from turn to turn, which is what lets an adapter convert it once.
+"""
+
+from __future__ import annotations
+
+from pydantic_core import from_json, to_json
+
+from overt._frozen import trusted
+from overt.core.tree import Node
+from overt.message import AssistantMessage, Message, ToolCall, ToolMessage
+
+__all__ = ("Shown",)
+
+
+def _copy(message: Message) -> Message:
+    if isinstance(message, AssistantMessage):
+        if not message.tool_calls and message.opaque is None:
+            return message
+        return trusted(
+            AssistantMessage,
+            role="assistant",
+            text=message.text,
+            tool_calls=tuple(
+                trusted(ToolCall, id=c.id, name=c.name, arguments=from_json(to_json(c.arguments)))
+                for c in message.tool_calls
+            ),
+            reasoning=message.reasoning,
+            opaque=None if message.opaque is None else from_json(to_json(message.opaque)),
+        )
+    if isinstance(message, ToolMessage):
+        return trusted(
+            ToolMessage,
+            role="tool",
+            text=message.text,
+            call_id=message.call_id,
+            name=message.name,
+            is_error=message.is_error,
+            metadata=from_json(to_json(message.metadata)) if message.metadata else {},
+        )
+    return message
+
+
+class Shown:
+    """The transcript of one handle as its models see it."""
+
+    __slots__ = ("_copies", "_sources")
+
+    def __init__(self) -> None:
+        self._sources: list[Message] = []
+        self._copies: list[Message] = []
+
+    def of(self, node: Node) -> tuple[Message, ...]:
+        """Return the handle's messages. Costs what is new, beside the tuple itself."""
+        messages, sources, copies = node.messages, self._sources, self._copies
+        kept = len(sources)
+        if kept > len(messages) or (kept and sources[-1] is not messages[kept - 1]):
+            # The wake was rewound, or a stop's notes were taken back: keep what is still the same.
+            kept = 0
+            for source, message in zip(sources, messages, strict=False):
+                if source is not message:
+                    break
+                kept += 1
+            del sources[kept:], copies[kept:]
+        for message in messages[kept:]:
+            sources.append(message)
+            copies.append(_copy(message))
+        return tuple(copies)

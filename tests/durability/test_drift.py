@@ -1,0 +1,73 @@
+"""Code that changed while a run was parked: refused where it cannot carry on, recorded where it can."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.durability.crew import RUN, facts_of
+
+from overt import Agent, Answer, Budget, Runtime, ToolContext, tool
+from overt.core import facts as f
+from overt.errors import SpecDrift
+from overt.stores import MemoryStore
+from overt.testing import MockModel, call, say
+
+pytestmark = pytest.mark.anyio
+MODEL = MockModel(
+    {"lead": [call("task", agent="b", prompt="p"), say("end")], "b": [call("pay", n=1), say("ok")]}
+)
+
+
+def agent(*tools: Any, does: str = "Pays.", budget: Budget | None = None) -> Agent:
+    return Agent("lead", does="Leads.", team=[Agent("b", does=does, tools=tools, budget=budget)])
+
+
+async def pay(ctx: ToolContext[None], n: int) -> str:
+    """Pay."""
+    return str((await ctx.ask("ok?")).data)
+
+
+async def pay_text(ctx: ToolContext[None], n: list[int]) -> str:
+    """Pay."""
+    return str((await ctx.ask("ok?")).data)
+
+
+@tool
+async def other() -> str:
+    """Do something else."""
+    return ""
+
+
+async def parked() -> tuple[MemoryStore, str]:
+    store = MemoryStore()
+    result, _ = await agent(tool(pay)).run("go", model=MODEL, store=store, run_id=RUN)
+    assert result.pending is not None
+    return store, result.pending.id
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        (agent(other), "'pay' .* is gone"),
+        (agent(tool(pay, on_replay="reuse")), "was 'rerun' and is 'reuse'"),
+        (agent(tool(pay_text, name="pay")), "no longer takes the arguments"),
+        (Agent("lead", does="Leads.", tools=[other]), "'b' .* no longer in the team"),
+        (Agent("boss", does="Leads."), "started with agent 'lead'"),
+    ],
+)
+async def test_what_cannot_carry_on_is_refused_before_anything_runs(changed: Agent, what: str) -> None:
+    store, _ = await parked()
+    before = await facts_of(store)
+    with pytest.raises(SpecDrift, match=what):
+        await Runtime.open(changed, RUN, model=MODEL, store=store)
+    assert await facts_of(store) == before
+
+
+async def test_a_changed_budget_or_a_further_tool_is_recorded() -> None:
+    store, request = await parked()
+    changed = agent(tool(pay), other, does="Pays well.", budget=Budget(max_turns=9))
+    runtime = await Runtime.open(changed, RUN, model=MODEL, store=store)
+    result = await runtime.resume(Answer(id=request, ok=True, data="x"))
+    assert result.text == "end"
+    assert sum(isinstance(x, f.PlanChanged) for x in await facts_of(store)) == 1
