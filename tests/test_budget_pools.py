@@ -79,10 +79,10 @@ async def test_each_stop_names_its_limit_and_whose_it_is(
 ) -> None:
     model = MockModel([[say("one"), *batch(1)], [say("two"), *batch(2)], "three"])
     options: dict[str, Any] = {} if where == "own" else {"budget": Budget(**budget)}
-    own = budget if where == "own" or limit == "maxTurns" else {}  # turns are each handle's own
+    own = budget if where == "own" else {}
     result, rt = await agent(**own).run("go", model=model, **options)
     assert (result.status, result.limit) == ("incomplete", limit)
-    assert result.limit_at == ("root" if where == "root" and limit != "maxTurns" else "root/a.1")
+    assert result.limit_at == ("root" if where == "root" else "root/a.1")
     assert result.limit in list(Limit)
     assert limit in result.text
     assert (result.partial, result.turns, result.total_tokens) == ("two", 2, 200)
@@ -448,3 +448,16 @@ async def test_another_prompt_goes_on_from_a_balanced_transcript() -> None:
 def test_usage_adds_up_in_every_field() -> None:
     one = Usage(input_tokens=1, output_tokens=2, cached_tokens=1, reasoning_tokens=1, total_tokens=3, turns=1)
     assert (one + one).model_dump() == {name: 2 * value for name, value in one.model_dump().items()}
+
+
+async def test_the_run_may_say_turns_for_every_handle() -> None:
+    """It takes the place of the default, and of an agent's own cap where that is more."""
+    model = MockModel([call("t", n=n) for n in range(8)] + ["done"])
+    result, _ = await Agent("a", does="x", tools=[t]).run("go", model=model, budget=Budget(max_turns=20))
+    assert (result.status, result.turns) == ("done", 9)
+    result, rt = await agent(max_turns=7).run("go", model=model, budget=Budget(max_turns=3))
+    assert (result.limit, result.limit_at, result.turns) == ("maxTurns", "root", 3)
+    result = await rt.extend(Budget(max_turns=5))
+    assert (result.limit, result.limit_at, result.turns) == ("maxTurns", "root", 5)
+    result, _ = await agent(max_turns=2).run("go", model=model, budget=Budget(max_turns=3))
+    assert (result.limit, result.limit_at, result.turns) == ("maxTurns", "root/a.1", 2)

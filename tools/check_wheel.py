@@ -120,6 +120,7 @@ def main() -> int:
                 {
                     "include": ["typing"],
                     "typeCheckingMode": "strict",
+                    "enableTypeIgnoreComments": False,
                     "reportUnnecessaryTypeIgnoreComment": "error",
                 }
             ),

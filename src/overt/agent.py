@@ -170,10 +170,10 @@ class Agent(Generic[DepsT, OutputT]):
         set_ = partial(object.__setattr__, self)
         set_("name", name)
         set_("does", does)
-        set_("tools", tuple(tools))
+        set_("tools", _listed(name, "tools", tools))
         set_("soul", soul)
         set_("soul_file", None if soul_file is None else Path(soul_file))
-        set_("team", tuple(team))
+        set_("team", _listed(name, "team", team))
         set_("budget", budget)
         set_("model", model)
         set_("settings", settings)
@@ -326,6 +326,15 @@ def _check(agent: Agent[Any, Any]) -> None:
         raise DefinitionError(f"{where}: wait_for has to be an async function of the request")
     if agent.output_type is not str:
         raise DefinitionError(f"{where}: output_type other than str comes with a later release")
+
+
+def _listed(name: str, field: str, given: Sequence[object]) -> tuple[object, ...]:
+    try:
+        return tuple(given)
+    except TypeError:
+        raise DefinitionError(
+            f"agent {name!r}: {field} has to be a list, not {type(given).__name__}: write {field}=[…]"
+        ) from None
 
 
 def _expect(where: str, field: str, value: object, *kinds: type) -> None:

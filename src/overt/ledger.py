@@ -45,7 +45,7 @@ class Ledger(Frozen):
             rows.append(
                 (
                     name,
-                    ledger.status or str(ledger.state),
+                    ledger.status or (str(ledger.state) if ledger.agent else ""),
                     str(ledger.own.turns),
                     str(ledger.own.tool_calls),
                     f"{ledger.own.total_tokens:,}",

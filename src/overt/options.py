@@ -84,7 +84,21 @@ def check_run(
     """
     if unknown := options.keys() - _KNOWN:
         known = ", ".join(sorted(_KNOWN))
-        raise DefinitionError(f"unknown option {min(unknown)!r}; the options are {known}")
+        hint = f"; say it as budget=Budget({min(unknown)}=…)" if min(unknown) in Budget.model_fields else ""
+        raise DefinitionError(f"unknown option {min(unknown)!r}{hint}; the options are {known}")
+    store = options.get("store")
+    if store is not None and not (hasattr(store, "append") and hasattr(store, "claim")):
+        raise DefinitionError(
+            f"option 'store' has to be a store such as SQLiteStore(path), not {type(store).__name__}"
+        )
+    budget = options.get("budget")
+    if budget is not None and not isinstance(budget, Budget):
+        raise DefinitionError(f"option 'budget' has to be a Budget, not {type(budget).__name__}")
+    for place, given in (("the run", budget), *((f"agent {a.name!r}", a.budget) for a in agents.values())):
+        if given is not None and given.max_cost is not None:
+            raise DefinitionError(
+                f"{place}: max_cost needs prices, which this release does not have; nothing would ever reach it"
+            )
     for name, least in _LEAST.items():
         if name not in options:
             continue

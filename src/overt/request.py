@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any, Generic
 
-from pydantic import AwareDatetime, JsonValue
+from pydantic import AwareDatetime, Field, JsonValue
 from typing_extensions import TypeVar
 
 from overt._frozen import Frozen
@@ -55,7 +55,7 @@ class Answer(Frozen, Generic[T]):
 
     id: str
     """The request's id."""
-    ok: bool
+    ok: bool = Field(strict=True)
     """Whether the asker may go on; what a refusal means is the tool's to decide."""
     data: T | None = None
     reason: str | None = None

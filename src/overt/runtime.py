@@ -13,6 +13,7 @@ from pydantic import ConfigDict, TypeAdapter
 from typing_extensions import TypeVar, Unpack
 
 from overt._canonical import encode, jsonable
+from overt._given import answers_given, policy_given, prompt_given
 from overt._planning import budget_of, caps_of, crew_of, declared, plan_of
 from overt._text import clean
 from overt.agent import Agent, in_event_loop
@@ -23,7 +24,7 @@ from overt.core.budget import remaining
 from overt.core.desk import Refused
 from overt.core.render import committed
 from overt.core.tree import CallState, Node, Tree
-from overt.core.views import handle_view, open_requests, request_view, result_of, usage_of
+from overt.core.views import handle_view, ledger_of, open_requests, request_view, result_of
 from overt.driver.delivery import checked
 from overt.driver.events import Event, event_views
 from overt.driver.loading import Log, check_drift, load, trace_lines
@@ -197,7 +198,7 @@ class Runtime(Generic[OutputT]):
 
         async def work() -> Any:
             spawn = i.Spawn("root", self._agent.name, None, self._history, True)
-            return await driver.step(spawn, i.Wake(entry, clean(prompt), True), wants=True)
+            return await driver.step(spawn, i.Wake(entry, prompt_given(prompt), True), wants=True)
 
         return cast("TaskResult[OutputT]", await self._ended(work, entry))
 
@@ -230,12 +231,12 @@ class Runtime(Generic[OutputT]):
             RunConflict: Another driver has the run.
         """
         driver = self._driver
-        answers = [answer] if isinstance(answer, Answer) else list(answer)
+        answers, chosen = answers_given(answer), policy_given(policy)
         self._entry()
 
         async def work() -> Any:
             specs = await checked(driver, answers)
-            steps: list[i.Input] = [i.Expire(drive=False), i.Deliver(specs, policy and policy.value)]
+            steps: list[i.Input] = [i.Expire(drive=False), i.Deliver(specs, chosen)]
             if driver.cut():
                 steps.insert(0, i.Recover(None, failed=False, verb="resume"))
             return await driver.step(*steps, wants=True)
@@ -287,7 +288,7 @@ class Runtime(Generic[OutputT]):
             await driver.acquire(force=force)
             if driver.tree.root.state is State.CLOSED:
                 return None
-            steps = (i.Expire(drive=False), i.Recover(policy and policy.value))
+            steps = (i.Expire(drive=False), i.Recover(policy_given(policy)))
             return await driver.step(*steps, wants=True)
 
         return cast("TaskResult[OutputT]", await self._ended(work, entry.id, force=force))
@@ -359,7 +360,7 @@ class Runtime(Generic[OutputT]):
         """
         id = _id(handle)
         return await self._answered(
-            i.Wake(id, clean(prompt)), None if self._driver.live else self._settled(id)[0]
+            i.Wake(id, prompt_given(prompt)), None if self._driver.live else self._settled(id)[0]
         )
 
     async def wait(self, handle: Handle | str, *, timeout: float | None = None) -> TaskResult[object]:
@@ -479,10 +480,16 @@ class Runtime(Generic[OutputT]):
         now = driver.now() if driver.working else driver.tree.now
         return budget_of(remaining(driver.tree, self._node(handle), now))
 
-    def transcript(self, handle: Handle | str) -> tuple[Message, ...]:
-        """Return a handle's committed transcript: what a rewind would start from. Copies; change them at will."""
+    def transcript(self, handle: Handle | str, *, uncommitted: bool = False) -> tuple[Message, ...]:
+        """Return a handle's committed transcript: what a rewind would start from. Copies; change them at will.
+
+        Args:
+            handle: The handle.
+            uncommitted: Return all of it instead, with what a parked or running wake has done since its checkpoint.
+        """
         node = self._node(handle)
-        return tuple(m.model_copy(deep=True) for m in committed(self._driver.tree, node, node.wake))
+        messages = node.messages if uncommitted else committed(self._driver.tree, node, node.wake)
+        return tuple(m.model_copy(deep=True) for m in messages)
 
     def tool_result(self, handle: Handle | str, call_id: str) -> str:
         """Return a tool result whole, also where the model saw a part.
@@ -516,19 +523,7 @@ class Runtime(Generic[OutputT]):
 
     def ledger(self) -> Ledger:
         """Return what the run has cost, as a tree of own and total usage."""
-        return self._ledger(self._driver.tree.root)
-
-    def _ledger(self, node: Node) -> Ledger:
-        return Ledger(
-            handle=node.id,
-            agent=node.agent,
-            state=node.state,
-            status="" if node.wake is None else str(self._result(node).status),
-            own=usage_of(node.own),
-            total=usage_of(node.total),
-            cost=None if node.total.unpriced else node.total.cost,
-            children=tuple(self._ledger(child) for child in node.children),
-        )
+        return ledger_of(self._driver.tree, self._driver.tree.root, live=self._driver.live)
 
     def events(self, *, after: int = 0) -> tuple[Event, ...]:
         """Return the facts of the journal past position `after`."""

@@ -53,7 +53,7 @@ def is_crash(error: BaseException | None) -> bool:
 @pytest.mark.parametrize("policy", list(ResumePolicy))
 async def test_a_crash_at_every_append(policy: ResumePolicy, when: When, outcome: Outcome) -> None:
     _, quiet, appends = await calm(policy)
-    assert appends >= 20
+    assert appends >= 16
     doubted = 0
     for at in range(1, appends + 1):
         host = Host(World(), MemoryStore(), policy, outcome)

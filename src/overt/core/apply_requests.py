@@ -68,6 +68,7 @@ def _host_passed(tree: Tree, fact: f.HostPassed) -> None:
     effect = tree.open[fact.effect]
     assert isinstance(effect, AskHost)
     unhost(tree, node, wake, effect.request)
+    tree.requests[effect.request].host_error = fact.error
 
 
 def _notify_asked(tree: Tree, fact: f.NotifyAsked) -> None:

@@ -25,6 +25,7 @@ __all__ = (
     "remaining",
     "slots",
     "turn_cap",
+    "turn_stop",
     "wall_spent",
 )
 
@@ -52,8 +53,22 @@ class Stopped(NamedTuple):
 
 
 def turn_cap(node: Node) -> int:
-    """Turns an attempt of the handle's wake may take."""
-    return 6 if node.caps.max_turns is None else node.caps.max_turns
+    """Turns an attempt of the handle's wake may take: its own cap, and the run's where that is less or alone."""
+    return _turn_cap(node)[0]
+
+
+def turn_stop(node: Node) -> Stopped:
+    """Return the stop at the cap on turns, with the handle whose cap it is."""
+    cap, at = _turn_cap(node)
+    return Stopped(Limit.MAX_TURNS, at.id, str(cap))
+
+
+def _turn_cap(node: Node) -> tuple[int, Node]:
+    own, root = node.caps.max_turns, node.chain[-1]
+    top = root.caps.max_turns
+    if top is not None and (own is None or top <= own):
+        return top, root
+    return (6 if own is None else own), node
 
 
 def slots(node: Node) -> int:

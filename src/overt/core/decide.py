@@ -66,9 +66,11 @@ def _react(node: Node, verb: str) -> bool:
     if reaction is Reaction.RAISES:
         if node.state is State.CLOSED:
             raise HandleClosed(f"{node.id} is closed; it can be read and nothing else")
+        ids = _open_below(node)
         raise AwaitingAnswer(
-            f"{node.id} is suspended: answer its request, or interrupt or close it",
-            request_ids=_open_below(node),
+            f"{node.id} is suspended and waits for an answer to {', '.join(ids) or 'nothing that is open'}: "
+            "resume(Answer(id=…, ok=…)), or interrupt or close it",
+            request_ids=ids,
         )
     if reaction is Reaction.REFUSED:
         raise Refused(f"{node.id} is {node.state}")

@@ -112,6 +112,8 @@ def extend(d: Desk, inp: Extend) -> None:
         target = tree.nodes[entry.wake.limit_at]
     if target.state is State.CLOSED:
         raise HandleClosed(f"{target.id} is closed")
+    if inp.caps == f.Caps():
+        raise UsageError("extend: the budget sets no cap; give the new total of the one that stopped the run")
     for name, value in zip(f.Caps._fields, inp.caps, strict=True):
         if value is not None:
             _check_raise(target, name, value)

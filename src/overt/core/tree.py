@@ -167,6 +167,7 @@ class RequestState:
         "diverged",
         "handle",
         "host",
+        "host_error",
         "id",
         "key",
         "once",
@@ -192,6 +193,8 @@ class RequestState:
         self.answered_at: int = 0
         self.host: int = 0
         """The open `AskHost` effect, or 0."""
+        self.host_error: str | None = None
+        """What a `wait_for` raised instead of answering."""
 
 
 class Checkpoint(NamedTuple):

@@ -12,12 +12,13 @@ from overt.core.ledger import Account
 from overt.core.render import status_text
 from overt.core.suspension import public_answer, when
 from overt.core.tree import CallState, Node, RequestState, Tree
+from overt.ledger import Ledger
 from overt.message import Usage
 from overt.policy import HandleView
 from overt.request import Answer, ReplayedCall, Request
 from overt.result import ErrorInfo, Limit, Replay, State, Status, TaskResult
 
-__all__ = ("answers_of", "handle_view", "open_requests", "request_view", "result_of", "usage_of")
+__all__ = ("answers_of", "handle_view", "ledger_of", "open_requests", "request_view", "result_of", "usage_of")
 
 
 @cache
@@ -198,6 +199,11 @@ def result_of(tree: Tree, node: Node, *, live: bool) -> TaskResult[Any]:
             status_code=e.status_code,
             detail=e.detail,
         )
+    if error is None and status == "pending":
+        failed = next((r for r in open_requests(tree, node) if r.host_error is not None), None)
+        if failed is not None and failed.host_error is not None:
+            type_, _, message = failed.host_error.partition(": ")
+            error = ErrorInfo(type=type_, message=message, source="wait_for")
     final = text if text is not None else status_text(tree, node)
     return trusted(
         _result_class(),
@@ -225,3 +231,17 @@ def result_of(tree: Tree, node: Node, *, live: bool) -> TaskResult[Any]:
 
 def _cut_below(node: Node) -> bool:
     return any(n.wake is not None and n.wake.cut for n in node.below())
+
+
+def ledger_of(tree: Tree, node: Node, *, live: bool) -> Ledger:
+    """Return the accounts of a handle and everything below it."""
+    return Ledger(
+        handle=node.id,
+        agent=node.agent,
+        state=node.state,
+        status="" if node.wake is None else str(result_of(tree, node, live=live).status),
+        own=usage_of(node.own),
+        total=usage_of(node.total),
+        cost=None if node.total.unpriced else node.total.cost,
+        children=tuple(ledger_of(tree, child, live=live) for child in node.children),
+    )

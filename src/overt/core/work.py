@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from overt.core import facts as f
 from overt.core.admission import go_on, hand_over
-from overt.core.budget import Admitted, Stopped, Waits, admit_model, turn_cap
+from overt.core.budget import Admitted, Stopped, Waits, admit_model, turn_cap, turn_stop
 from overt.core.calls import enter_new
 from overt.core.desk import Desk
 from overt.core.ending import fail, settle, stop
@@ -89,12 +89,11 @@ def _drained(d: Desk, node: Node, wake: Wake) -> bool:
 
 
 def _call_model(d: Desk, node: Node, wake: Wake) -> None:
-    cap = turn_cap(node)
     match admit_model(d.tree, node):
         case Stopped() as stopped:
             stop(d, node, stopped)
-        case _ if wake.turns >= cap:
-            stop(d, node, Stopped(Limit.MAX_TURNS, node.id, str(cap)))
+        case _ if wake.turns >= turn_cap(node):
+            stop(d, node, turn_stop(node))
         case Waits():
             if not wake.waiting:
                 d.emit(f.ModelAwaited(node.id))
@@ -153,9 +152,9 @@ def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
     elif not calls:
         settle(d, node, "done")
     elif wake.turns >= turn_cap(node):
-        cap = str(turn_cap(node))
+        stopped = turn_stop(node)
         for call in wake.batch or ():
-            d.emit(f.CallRefused(node.id, call.id, str(Limit.MAX_TURNS), node.id))
-        stop(d, node, Stopped(Limit.MAX_TURNS, node.id, cap))
+            d.emit(f.CallRefused(node.id, call.id, str(Limit.MAX_TURNS), stopped.at))
+        stop(d, node, stopped)
     elif not match_delegations(d, node, wake):
         d.touch(node)

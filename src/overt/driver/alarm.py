@@ -20,10 +20,9 @@ __all__ = ("Alarm",)
 class Alarm:
     """Hands in a `Tick` when the first running-time budget is spent."""
 
-    __slots__ = ("_deadline", "_driver", "_scope")
+    __slots__ = ("_deadline", "_scope")
 
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
+    def __init__(self) -> None:
         self._deadline: int | None = None
         self._scope: anyio.CancelScope | None = None
 
@@ -32,26 +31,27 @@ class Alarm:
         self._deadline = None
         self._scope = None
 
-    def wind(self, *, working: bool) -> None:
+    def wind(self, driver: Driver, *, working: bool) -> None:
         """Set it to what the tree says now."""
         # What nobody performs is over, whatever the journal shows as running: no budget of it runs out.
-        deadline = next_deadline(self._driver.tree) if working else None
+        deadline = next_deadline(driver.tree) if working else None
         if deadline == self._deadline:
             return
         if self._scope is not None:
             self._scope.cancel()
         self.forget()
         self._deadline = deadline
-        if deadline is not None and self._driver.live:
+        if deadline is not None and driver.live:
             self._scope = anyio.CancelScope()
-            self._driver.spawn(partial(self._ring, self._scope, deadline))
+            driver.spawn(partial(self._ring, driver, self._scope, deadline))
 
-    async def _ring(self, scope: anyio.CancelScope, deadline: int) -> None:
-        driver = self._driver
+    async def _ring(self, driver: Driver, scope: anyio.CancelScope, deadline: int) -> None:
         with scope:
             await driver.clock.sleep(max(deadline - driver.now(), 0) / 1e6)
             self.forget()
             try:
-                await driver.step(i.Tick())
+                await driver.step(i.Tick(), own=True)
             except StoreError:
                 return
+            # A clock that woke early, or one that was set back, has not reached it.
+            self.wind(driver, working=driver.working)

@@ -6,10 +6,7 @@ follow. So a run without parallel work needs no task but its caller's, and only 
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -17,35 +14,34 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
-from overt.clock import Clock, SystemClock
+from overt.clock import Clock
 from overt.core import inputs as i
-from overt.core.decide import decide
-from overt.core.desk import Refused
 from overt.core.effects import AskHost, CallModel, CallTool, Effect
 from overt.core.tree import Tree
 from overt.driver.alarm import Alarm
-from overt.driver.context import cancellations, pause_here
+from overt.driver.context import Host, cancellations, current_host, pause_here, stop_if_cancelled
 from overt.driver.crew import Crew
 from overt.driver.gate import Gate
-from overt.driver.loading import Log, refold
+from overt.driver.intake import Intake
+from overt.driver.loading import Log
 from overt.driver.perform import perform_host, perform_model, perform_notify
 from overt.driver.shown import Shown
 from overt.driver.slot import Slot, store_error
 from overt.driver.standing import has_cut, has_notices
 from overt.driver.tenure import Tenure, run_status
 from overt.driver.toolcall import perform_tool
-from overt.driver.watches import Watch, Watches
+from overt.driver.watches import Watch
 from overt.errors import StoreError, UsageError
-from overt.journal.codec import record
 from overt.journal.record import Record
 from overt.journal.store import Store
 
 __all__ = ("Driver",)
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+PATIENCE = 5.0
+"""Seconds, beside `shutdown`, the store has to take what closes the journal off."""
 
 
-class Driver:
+class Driver(Intake):
     """Drives one run in this process."""
 
     def __init__(
@@ -59,14 +55,9 @@ class Driver:
         tree: Tree,
         log: Log,
     ) -> None:
+        tenure = Tenure(store, clock, seconds=crew.claim, private=private)
+        super().__init__(tenure, clock, first=first, tree=tree, log=log)
         self.crew = crew
-        self.clock = clock
-        self.tenure: Tenure = Tenure(store, clock, seconds=crew.claim, private=private)
-        self.tree: Tree = tree
-        self.log = log
-        self.first = first
-        """What opens the run, until it is stored."""
-        self.broken: BaseException | None = None
         self.fatal: BaseException | None = None
         self.gate: Gate = Gate(crew.max_concurrent_turns)
         self.shown: dict[str, Shown] = {}
@@ -78,161 +69,44 @@ class Driver:
         self._group: TaskGroup | None = None
         self._spawned = False
         """Whether the group has had a task."""
-        self._queue: deque[Slot] = deque()
-        self._pumping = False
         self._next = self.tree.next_effect
         self._scopes: dict[int, anyio.CancelScope] = {}
         self._mine: set[int] = set()
         """Effects handed out here that are not closed."""
-        self._watches = Watches()
         self._at_work = 0
         """Effects handed to a chain and not through."""
-        self._claim = anyio.Lock(fast_acquire=True)
+        self.host: Host | None = None
+        """The asyncio task that performs effects although it is not the driver's own."""
+        self._claim = Gate(1)
         """Held while the claim is taken or given up."""
         self._verbs = 0
         """Verbs that count on the claim: they have taken it, and are not decided yet."""
         self._guests = 0
         """Verbs that wait while another one, or `async with`, owns the tasks."""
-        self._alarm = Alarm(self)
-
-    # ------------------------------------------------------------ inputs
+        self._alarm = Alarm()
 
     @property
     def live(self) -> bool:
         """Whether this driver is at work."""
         return self._group is not None
 
-    def now(self) -> int:
-        """The clock in microseconds since 1970."""
-        if type(self.clock) is SystemClock:
-            return time.time_ns() // 1000
-        return (self.clock.now() - EPOCH) // timedelta(microseconds=1)
-
-    async def step(self, *inputs: i.Input, wants: bool = False) -> Slot:
-        """Work off inputs; when this returns, what they led to is durable.
-
-        Inputs that arrive while an append is under way share the next one. Several inputs given at once share one
-        append too; the first that is refused is raised, and those before it stand.
-
-        Args:
-            *inputs: In order.
-            wants: Whether the caller performs an effect that follows; it is in the `take` of what is returned.
-
-        Raises:
-            UsageError: An input is misuse.
-            Refused: An input is refused with a value.
-            StoreError: The append failed: the driver accepts nothing any more.
-        """
-        if len(inputs) == 1 and not self._pumping and self.tenure.immediate and self.first is None:
-            return self._step_now(inputs[0], wants=wants)
-        slots = [Slot(inp, wants=False) for inp in inputs]
-        last = slots[-1]
-        last.wants = wants
-        if self.first is not None and not self.tree.run_id and not self._queue:
-            self._queue.append(Slot(self.first, wants=False))
-        self._queue.extend(slots)
-        if self._pumping:
-            last.done = anyio.Event()
-            with anyio.CancelScope(shield=True):
-                await last.done.wait()
-        else:
-            self._pumping = True
-            try:
-                while self._queue:
-                    await self._pump()
-            finally:
-                self._pumping = False
-                self._look()
-        for slot in slots:
-            if slot.error is not None:
-                raise slot.error
-        return last
-
-    def _step_now(self, inp: i.Input, *, wants: bool) -> Slot:
-        """Work off one input where an append never waits: nothing can come between."""
-        if self.broken is not None:
-            raise store_error(self.broken)
-        slot = Slot(inp, wants=wants)
-        tree = self.tree
-        after, durable = tree.seq, len(self.log)
-        try:
-            facts = slot.facts = decide(tree, inp, self.now())
-            if facts:
-                self.log.append((after + 1, tree.now, facts))
-                self.tenure.append_now(
-                    tree.run_id,
-                    (record(after + 1, tree.now, facts),),
-                    after=after,
-                    status=run_status(tree),
-                    release=self._may_release(),
-                )
-        except (UsageError, Refused):
-            raise
-        except BaseException as error:
-            self._break(error)
-            self.tree = refold(self.log, durable)
-            raise store_error(error) from error
-        if facts:
-            self._dispatch((slot,))
-        return slot
-
-    async def _pump(self) -> None:
-        """Decide what has come, append it, and set going what follows."""
-        if self.broken is not None:
-            self._refuse_all()
-            return
-        slots: list[Slot] = []
-        records: list[Record] = []
-        now = self.now()
-        after, durable = self.tree.seq, len(self.log)
-        try:
-            while self._queue:
-                slot = self._queue.popleft()
-                slots.append(slot)
-                try:
-                    facts = slot.facts = decide(self.tree, slot.input, now)
-                except (UsageError, Refused) as error:
-                    slot.error = error
-                    continue
-                if facts:
-                    position = self.tree.seq - len(facts) + 1
-                    records.append(record(position, self.tree.now, facts))
-                    self.log.append((position, self.tree.now, facts))
-                    self._watches.note()
-            if records:
-                await self._append(records, after)
-        except BaseException as error:
-            self._break(error)
-            self.tree = refold(self.log, durable)
-            for slot in slots:
-                slot.error = slot.error or store_error(error)
-                if slot.done is not None:
-                    slot.done.set()
-            self._refuse_all()
-            if not isinstance(error, Exception):
-                raise
-            return
-        if records:
-            self._dispatch(slots)
-        for slot in slots:
-            if slot.done is not None:
-                slot.done.set()
-
-    def _refuse_all(self) -> None:
-        while self._queue:
-            slot = self._queue.popleft()
-            slot.error = store_error(self.broken or StoreError("the driver has stopped"))
-            if slot.done is not None:
-                slot.done.set()
+    # ------------------------------------------------------------ store
 
     def _break(self, error: BaseException) -> None:
-        self.broken = error
+        """Accept nothing any more: the tree in memory may be ahead of the journal."""
+        self.broken = self.broken or error
         self.tenure.stop()
+        self._drop_everything()
+
+    def end_process(self, error: BaseException) -> None:
+        """Stop because something is to end the whole process; the host's verb raises it."""
+        self.fatal = self.fatal or error
+        self._drop_everything()
+
+    def _drop_everything(self) -> None:
         for scope in list(self._scopes.values()):
             scope.cancel()
         self._look()
-
-    # ------------------------------------------------------------ store
 
     async def _append(self, records: Sequence[Record], after: int) -> None:
         tree = self.tree
@@ -283,9 +157,9 @@ class Driver:
         """
         try:
             await self.tenure.check(self.tree.run_id)
-        except StoreError as error:
+        except Exception as error:
             self._break(error)
-            raise
+            raise store_error(error) from error
 
     async def _keep_claim(self) -> None:
         """Renew the claim for as long as the driver works."""
@@ -294,7 +168,7 @@ class Driver:
             try:
                 if self.broken is None:
                     await self.tenure.renew(self.tree.run_id)
-            except StoreError as error:
+            except Exception as error:  # noqa: BLE001  # a store that cannot be asked is as good as lost
                 self._break(error)
                 return
 
@@ -306,21 +180,21 @@ class Driver:
             for id in [id for id in self._scopes if id not in tree.open]:
                 self._scopes.pop(id).cancel()
         self._mine &= tree.open.keys()
-        takers = iter([slot for slot in slots if slot.wants])
-        for id in range(self._next, tree.next_effect):
-            effect = tree.open.get(id)
-            if effect is None:
-                continue
-            self._mine.add(id)
-            self._at_work += 1
-            taker = next(takers, None)
-            if taker is not None:
-                taker.take = effect
-            else:
-                self.spawn(partial(self._chain, effect))
+        for slot in slots:
+            for id in slot.effects:
+                effect = tree.open.get(id)
+                if effect is None:
+                    continue
+                self._mine.add(id)
+                self._at_work += 1
+                owner = slot.owner
+                if owner.wants and owner.take is None and owner.error is None:
+                    owner.take = effect
+                else:
+                    self._set_going(effect, owner)
         self._next = tree.next_effect
         if tree.has_wall:
-            self._alarm.wind(working=self._at_work > 0)
+            self._alarm.wind(self, working=self._at_work > 0)
         if self._watches:
             self._look()
 
@@ -337,23 +211,42 @@ class Driver:
         self._spawned = True
         self._group.start_soon(work)
 
+    def _set_going(self, effect: Effect, owner: Slot) -> None:
+        # In the context of whoever led to it; another's step may have appended it.
+        if self._group is not None:
+            owner.context.run(self.spawn, partial(self._chain, effect))
+
+    def cancellations(self) -> int:
+        """Return how often asyncio was asked to cancel the host's task; 0 in the driver's own tasks.
+
+        Those are cancelled by scopes only, which is told otherwise. What else cancels them is the doing of the code
+        they run.
+        """
+        return cancellations(self.host)
+
     async def _chain(self, effect: Effect | None) -> None:
         """Perform an effect, and then one of those that follow, until there is none to take."""
-        before = cancellations()
+        before = self.cancellations()
         with anyio.CancelScope() as scope:
             while effect is not None:
                 try:
-                    effect = await self._perform_one(effect, scope, before)
+                    slot = await self._perform_one(effect, scope, before)
                 finally:
                     self._at_work -= 1
-                if scope.cancel_called and effect is not None:
+                effect = None if slot is None else slot.take
+                if slot is not None and effect is not None and scope.cancel_called:
                     # This chain was cancelled between the append and here: the effect is somebody else's now.
-                    self.spawn(partial(self._chain, effect))
+                    self._set_going(effect, slot)
                     return
+                if self.host is not None and self.cancellations() > before:
+                    break
+        if self.host is not None and self.cancellations() > before:
+            # Code that swallowed the cancellation of the host's task does not keep the host.
+            await stop_if_cancelled(before, self.host)
         if self._watches and not self._at_work:
             self._look()
 
-    async def _perform_one(self, effect: Effect, scope: anyio.CancelScope, before: int) -> Effect | None:
+    async def _perform_one(self, effect: Effect, scope: anyio.CancelScope, before: int) -> Slot | None:
         id = effect.id
         if self.broken is not None or self.fatal is not None or id not in self.tree.open:
             return None
@@ -361,16 +254,17 @@ class Driver:
         try:
             outcome = await self._perform(effect, before)
         except (KeyboardInterrupt, SystemExit) as error:
-            self.fatal = error
-            self._look()
+            self.end_process(error)
             return None
-        except StoreError as error:
+        except BaseException as error:  # noqa: BLE001  # the store's, or a fault of ours
+            if not isinstance(error, Exception):
+                await stop_if_cancelled(before, self.host)
             self._break(error)
             return None
         finally:
             self._scopes.pop(id, None)
         try:
-            return (await self.step(outcome, wants=True)).take
+            return await self.step(outcome, wants=True, own=current_host() is not self.host)
         except StoreError:
             return None
 
@@ -452,7 +346,7 @@ class Driver:
                     await self.release()
                 watch = self._watches.add(holds, self._idle)
                 if slot is not None and slot.take is not None:
-                    self.spawn(partial(self._chain, slot.take))
+                    self._set_going(slot.take, slot)
                 await self._until(watch)
             finally:
                 self._guests -= 1
@@ -460,30 +354,41 @@ class Driver:
             self.raise_stopped()
             return
         error: BaseException | None = None
-        async with anyio.create_task_group() as group:
-            self._group = group
-            try:
-                self._begin(group)
-                slot = await self.decided(work, force=force)
-                watch = self._watches.add(holds, self._idle)
+        try:
+            async with anyio.create_task_group() as group:
+                self._group = group
+                self.host = current_host()
                 try:
-                    if slot is not None and slot.take is not None:
-                        await self._chain(slot.take)
-                except BaseException:
-                    self._watches.remove(watch)
+                    self._begin(group)
+                    slot = await self.decided(work, force=force)
+                    watch = self._watches.add(holds, self._idle)
+                    try:
+                        if slot is not None and slot.take is not None:
+                            await self._chain(slot.take)
+                    except BaseException:
+                        self._watches.remove(watch)
+                        raise
+                    await self._until(watch)
+                    # The tasks are this verb's, and work that was set going beside it is not cut off.
+                    await self._until(self._watches.add(lambda: self._guests == 0 and self._at_work == 0))
+                except anyio.get_cancelled_exc_class():
+                    await self._close_off("the host was cancelled")
                     raise
-                await self._until(watch)
-                # The tasks are this verb's, and work that was set going beside it is not cut off.
-                await self._until(self._watches.add(lambda: self._guests == 0 and self._at_work == 0))
-            except anyio.get_cancelled_exc_class():
-                await self._close_off("the host was cancelled")
-                raise
-            except BaseException as raised:  # noqa: BLE001  # raised again below, outside the group that would wrap it
-                error = raised
-            finally:
-                await self._finish(group, error)
-        await self.tenure.let_go(self.tree.run_id)
-        if error is not None:
+                except BaseException as raised:  # noqa: BLE001  # raised again below, outside the group that would wrap it
+                    error = raised
+                finally:
+                    await self._finish(group, error)
+            await self.tenure.let_go(self.tree.run_id)
+            self._raise_outcome(error)
+        finally:
+            del error  # it knows this frame: a cycle that would keep the run
+
+    def _raise_outcome(self, error: BaseException | None) -> None:
+        """Raise what ends the host's verb, if something does."""
+        fatal, self.fatal = self.fatal, None
+        if fatal is not None:
+            raise fatal
+        if error is not None and (self.broken is None or isinstance(self.broken, Exception)):
             raise error
         self.raise_stopped()
 
@@ -499,25 +404,30 @@ class Driver:
             self._verbs -= 1
 
     def _begin(self, group: TaskGroup) -> None:
-        self._at_work = 0
         self.pause = pause_here()
+        self.tenure.hurry(None)
+        self._at_work = 0
         if not self.tenure.private:
             self.spawn(self._keep_claim)
         self._alarm.forget()
 
     async def _finish(self, group: TaskGroup, error: BaseException | None) -> None:
-        fatal = self.fatal or (error if isinstance(error, (KeyboardInterrupt, SystemExit)) else None)
-        if fatal is not None:
-            await self._close_off(type(fatal).__name__)
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            self.fatal = self.fatal or error
+        if self.fatal is not None:
+            await self._close_off(type(self.fatal).__name__)
         elif self._at_work and self.tree.root.live and self.broken is None:
             await self._close_off("the verb it ran beside returned")
         elif self.tenure.held:
-            with anyio.CancelScope(shield=True):
-                try:
-                    await self.release()
-                except StoreError as failed:
-                    self.broken = self.broken or failed
+            await self._give_up()
         self._stand_down(group)
+
+    async def _give_up(self) -> None:
+        with anyio.CancelScope(shield=True):
+            try:
+                await self.release()
+            except StoreError as failed:
+                self.broken = self.broken or failed
 
     def _stand_down(self, group: TaskGroup) -> None:
         # Cancelling costs a turn of the event loop; a run without parallel work has nothing to cancel.
@@ -525,27 +435,29 @@ class Driver:
             group.cancel_scope.cancel()
         self._spawned = False
         self._group = None
+        self.host = None
         self._mine.clear()
         self._alarm.forget()
         self._look(stopped=True)
 
     async def _close_off(self, why: str) -> None:
         """Write down that the work was cut off: the fact first, the scopes after it."""
-        with anyio.CancelScope(shield=True), anyio.move_on_after(self.crew.shutdown + 5, shield=True):
+        self.tenure.hurry(self.crew.shutdown + PATIENCE)
+        with anyio.CancelScope(shield=True):
             try:
-                if self.tenure.held and self.broken is None:
+                # What is on its way into the store is there first; a run that is not even that leaves no trace.
+                if (self.tenure.held or self._pumping) and self.broken is None:
                     await self.step(i.Cancel(why))
                 await self.release()
             except StoreError as error:
-                self.broken = error
+                self.broken = self.broken or error
 
     def raise_stopped(self) -> None:
         """Raise what stopped the driver, if something did."""
         if self.fatal is not None:
-            fatal, self.fatal = self.fatal, None
-            raise fatal
+            raise self.fatal
         if self.broken is not None:
-            raise store_error(self.broken)
+            raise store_error(self.broken) if isinstance(self.broken, Exception) else self.broken
 
     async def enter(self) -> None:
         """Begin to work in the background, until `leave`."""
@@ -564,11 +476,7 @@ class Driver:
             if self.tree.root.live or self.fatal is not None:
                 await self._close_off("the host left the runtime")
             else:
-                with anyio.CancelScope(shield=True):
-                    try:
-                        await self.release()
-                    except StoreError as error:
-                        self.broken = self.broken or error
+                await self._give_up()
         finally:
             self._stand_down(group)
             # A task group would wrap what the host raised; only its own cancellation has to go through it.
@@ -576,4 +484,5 @@ class Driver:
             await group.__aexit__(*(exc if cancelled else (None, None, None)))
         await self.tenure.let_go(self.tree.run_id)
         if exc[0] is None:
-            self.raise_stopped()
+            self._raise_outcome(None)
+        self.fatal = None

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-import anyio
 from pydantic import JsonValue
 from pydantic_core import to_json
 
@@ -21,10 +20,11 @@ from overt.core.effects import AskHost, CallModel, Notify
 from overt.core.tree import Node
 from overt.core.views import request_view
 from overt.driver.answers import check_data
-from overt.driver.context import is_cancelled
+from overt.driver.context import InContext, describe, let_through
 from overt.driver.shown import Shown
 from overt.errors import InvalidAnswer, ModelError
 from overt.message import Message, ModelRequest, ModelResponse, ToolCall
+from overt.models.redact import redact
 from overt.request import Answer, Request
 
 if TYPE_CHECKING:
@@ -46,21 +46,28 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
         model = member.model
         request = _request(driver, member, node, effect, model.name)
         async with driver.gate:
-            response = await model.generate(request)
+            if effect.id not in driver.tree.open:
+                # It was closed while this waited, or in the moment the place was handed over.
+                return i.ModelLost(effect.id, f.ErrorSpec("Cancelled", "", "model"))
+            response = await InContext(model.generate, request)
         return _reply(member, node, effect, response)
-    except (KeyboardInterrupt, SystemExit):
-        raise
     except ModelError as error:
-        spec = f.ErrorSpec(
-            error.type, _short(told(error)), "model", error.retryable, error.status_code, error.detail
-        )
-        return i.ModelLost(effect.id, spec)
-    except Exception as error:  # noqa: BLE001  # whatever a model raises is a failed call
-        return i.ModelLost(effect.id, f.ErrorSpec(type(error).__name__, _short(told(error)), "model"))
-    except BaseException as error:
-        if await is_cancelled(before):
-            raise
-        return i.ModelLost(effect.id, f.ErrorSpec(type(error).__name__, _short(told(error)), "model"))
+        return i.ModelLost(effect.id, _model_error(error))
+    except BaseException as error:  # noqa: BLE001  # whatever a model raises is a failed call
+        await let_through(error, before, driver.host)
+        return i.ModelLost(effect.id, f.ErrorSpec(type(error).__name__, _message(error), "model"))
+
+
+def _model_error(error: ModelError) -> f.ErrorSpec:
+    detail = None if error.detail is None else redact(error.detail)
+    return f.ErrorSpec(error.type, _message(error), "model", error.retryable, error.status_code, detail)
+
+
+def _message(error: BaseException) -> str:
+    """Return an exception's message, short and without credentials; the type where there is none."""
+    text = describe(error)
+    name = type(error).__name__
+    return _short(redact(text.removeprefix(f"{name}: ")))
 
 
 def _short(text: str) -> str:
@@ -145,23 +152,24 @@ def _reply(member: Member, node: Node, effect: CallModel, response: ModelRespons
 
 def _call(member: Member, call: ToolCall, invalid: str | None, task: bool) -> f.CallSpec:
     name = clean(call.name)
-    if invalid is not None:
-        return f.CallSpec(name, "{}", None, _invalid(member, name, invalid))
-    if not isinstance(cast("object", call.arguments), Mapping):
-        return f.CallSpec(name, "{}", None, "invalid arguments: not a JSON object")
     tool = member.tools.get(name)
     if tool is None and name == "task" and task:
         tool = member.task
-    try:
-        raw = _text(call.arguments)
-    except (TypeError, ValueError, RecursionError) as error:
-        return f.CallSpec(name, "{}", None, f"invalid arguments: {error}")
+    raw = "{}"
+    if invalid is None:
+        if not isinstance(cast("object", call.arguments), Mapping):
+            return f.CallSpec(name, raw, None, "invalid arguments: not a JSON object")
+        try:
+            raw = _text(call.arguments)
+        except (TypeError, ValueError, RecursionError) as error:
+            return f.CallSpec(name, raw, None, f"invalid arguments: {error}")
     if tool is None:
         return f.CallSpec(name, raw, None, _unknown(member, name, task))
     try:
-        args = tool.canonical(call.arguments)
+        # Text that is no JSON object may still do: none at all, for a tool without arguments.
+        args = tool.canonical(call.arguments if invalid is None else invalid)
     except (ValueError, TypeError) as error:
-        return f.CallSpec(name, raw, None, f"invalid arguments: {told(error)}")
+        return f.CallSpec(name, raw, None, told(error))
     return f.CallSpec(name, raw, None if args == raw else args)
 
 
@@ -172,17 +180,6 @@ def _text(arguments: dict[str, JsonValue]) -> str:
         # Half a surrogate pair, or no JSON: the slow way cleans the one and names the other.
         return encode(jsonable(arguments))
     return encode(jsonable(arguments)) if "NaN" in text or "Infinity" in text else text
-
-
-def _invalid(member: Member, name: str, text: str) -> str:
-    """Say what is wrong with argument text that is no JSON object."""
-    tool = member.tools.get(name) or (member.task if name == "task" else None)
-    if tool is not None:
-        try:
-            tool.canonical(text)
-        except (ValueError, TypeError) as error:
-            return f"invalid arguments: {told(error)}"
-    return "invalid arguments: not a JSON object"
 
 
 def _unknown(member: Member, name: str, task: bool) -> str:
@@ -235,7 +232,7 @@ async def perform_host(driver: Driver, effect: AskHost, before: int) -> i.Input:
     request = request_view(tree, tree.requests[effect.request])
     try:
         await driver.pause()
-        answer = await wait_for(request)
+        answer = await InContext(wait_for, request)
         if answer is None:
             return i.HostDone(effect.id)
         spec = answer_spec(request, answer)
@@ -246,14 +243,9 @@ async def perform_host(driver: Driver, effect: AskHost, before: int) -> i.Input:
             if not verdict:
                 return i.HostDone(effect.id, None, "verify_answer refused the answer")
         return i.HostDone(effect.id, spec)
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except Exception as error:  # noqa: BLE001  # an interpreter that raises parks the run
-        return i.HostDone(effect.id, None, _short(f"{type(error).__name__}: {told(error)}"))
-    except BaseException as error:
-        if isinstance(error, anyio.get_cancelled_exc_class()) and await is_cancelled(before):
-            raise
-        return i.HostDone(effect.id, None, type(error).__name__)
+    except BaseException as error:  # noqa: BLE001  # an interpreter that raises parks the run
+        await let_through(error, before, driver.host)
+        return i.HostDone(effect.id, None, _short(describe(error)))
 
 
 async def perform_notify(driver: Driver, effect: Notify, before: int) -> i.Input:
@@ -263,13 +255,8 @@ async def perform_notify(driver: Driver, effect: Notify, before: int) -> i.Input
     if tell is None:
         return i.NotifyDone(effect.id)
     try:
-        await tell(request_view(tree, tree.requests[effect.request]))
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except Exception as error:  # noqa: BLE001  # the host's own failure; the request stays open
-        return i.NotifyDone(effect.id, _short(f"{type(error).__name__}: {told(error)}"))
-    except BaseException as error:
-        if isinstance(error, anyio.get_cancelled_exc_class()) and await is_cancelled(before):
-            raise
-        return i.NotifyDone(effect.id, type(error).__name__)
+        await InContext(tell, request_view(tree, tree.requests[effect.request]))
+    except BaseException as error:  # noqa: BLE001  # the host's own failure; the request stays open
+        await let_through(error, before, driver.host)
+        return i.NotifyDone(effect.id, _short(describe(error)))
     return i.NotifyDone(effect.id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextvars import Context, copy_context
+
 import anyio
 
 from overt.core import facts as f
@@ -15,12 +17,18 @@ __all__ = ("Slot", "store_error")
 class Slot:
     """One input on its way."""
 
-    __slots__ = ("done", "error", "facts", "input", "take", "wants")
+    __slots__ = ("context", "done", "effects", "error", "facts", "input", "owner", "take", "wants")
 
-    def __init__(self, inp: i.Input, *, wants: bool) -> None:
+    def __init__(self, inp: i.Input, *, wants: bool, owner: Slot | None = None) -> None:
         self.input: i.Input = inp
+        self.owner: Slot = self if owner is None else owner
+        """The last of the inputs that were given together."""
         self.wants: bool = wants
         """Whether the caller performs an effect that follows."""
+        self.context: Context = copy_context()
+        """The caller's: what follows from an input runs in it, whoever appends the facts."""
+        self.effects = range(0)
+        """Ids of the effects it led to."""
         self.take: Effect | None = None
         self.error: Exception | None = None
         self.facts: list[f.Fact] = []

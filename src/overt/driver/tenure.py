@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+import math
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -49,11 +50,29 @@ class Tenure:
         self.epoch: int | None = None
         self._left: int | None = None
         """Epoch under which this driver stopped, while the store may still hold the claim."""
+        self._deadline: float = math.inf
+        self._scope: anyio.CancelScope | None = None
         self.until: datetime = datetime(1970, 1, 1, tzinfo=UTC)
         self.seen: datetime = self.until
         self._append_now: Callable[..., None] | None = getattr(
             store, "append_now", None
         )  # an ImmediateStore; isinstance would cost more than an append
+
+    def hurry(self, seconds: float | None) -> None:
+        """Give the store so long from now for what is under way and what comes; `None`: for ever."""
+        self._deadline = math.inf if seconds is None else anyio.current_time() + seconds
+        if self._scope is not None:
+            self._scope.deadline = self._deadline
+
+    @contextmanager
+    def _patiently(self) -> Generator[anyio.CancelScope]:
+        """Not heeding cancellation, until the store has had its time."""
+        with anyio.CancelScope(shield=True, deadline=self._deadline) as scope:
+            self._scope = scope
+            try:
+                yield scope
+            finally:
+                self._scope = None
 
     @property
     def immediate(self) -> bool:
@@ -101,9 +120,13 @@ class Tenure:
         epoch = await self._retake(run_id, after) if self.epoch is None else self.epoch
         asked = self._before()
         if records or release:
-            with anyio.CancelScope(shield=True):
+            with self._patiently() as scope:
                 await self.store.append(
                     run_id, records, after=after, epoch=epoch, status=status, release=release
+                )
+            if scope.cancelled_caught:
+                raise StoreError(
+                    f"run {run_id}: the store did not take an append in time; it may have happened"
                 )
         if release:
             self.epoch = None
@@ -164,7 +187,7 @@ class Tenure:
         """Let go of the claim, if it is held."""
         if self.epoch is not None:
             epoch, self.epoch = self.epoch, None
-            with anyio.CancelScope(shield=True):
+            with self._patiently():
                 await self.store.release(run_id, epoch=epoch)
 
     def stop(self) -> None:
@@ -176,7 +199,7 @@ class Tenure:
         """Give back the claim of a driver that has stopped, as far as the store allows: else it runs out."""
         if self._left is not None:
             epoch, self._left = self._left, None
-            with anyio.CancelScope(shield=True), suppress(StoreError):
+            with self._patiently(), suppress(StoreError):
                 await self.store.release(run_id, epoch=epoch)
 
     async def check(self, run_id: str) -> None:

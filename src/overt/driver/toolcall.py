@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import anyio
 from pydantic import JsonValue
@@ -22,7 +22,7 @@ from overt.core.replay import fits
 from overt.core.suspension import public_answer
 from overt.core.tree import Call, Memory, Node, RequestState
 from overt.core.views import answers_of
-from overt.driver.context import cancellations, is_cancelled, run_user_code
+from overt.driver.context import describe, let_through, run_user_code
 from overt.errors import ToolError, UsageError
 from overt.message import ToolCall
 from overt.request import Answer
@@ -127,8 +127,7 @@ def failure(error: BaseException) -> str:
     """Return what the model is told of an exception: type and message, no traceback."""
     if isinstance(error, ToolError):
         return told(error)
-    text = told(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return describe(error)
 
 
 async def perform_tool(driver: Driver, effect: CallTool, before: int) -> i.Input:
@@ -143,6 +142,8 @@ async def perform_tool(driver: Driver, effect: CallTool, before: int) -> i.Input
     entry = Entry(driver, effect, node, call)
     if not driver.tenure.private:
         await driver.check_claim()
+        if effect.id not in driver.tree.open:
+            return i.ToolLost(effect.id, "given up before it was entered")
     if tool.timeout is None:
         return await _enter(driver, effect, entry, node, call, tool, before)
     return await _enter_timed(driver, effect, entry, node, call, tool, tool.timeout)
@@ -167,27 +168,21 @@ async def _enter(
         return _returned(effect, entry, call, tool.as_result(value))
     except Asking:
         return _asked(effect, entry)
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except Exception as error:  # noqa: BLE001  # what a tool raises is a result
+    except BaseException as error:  # noqa: BLE001  # what a tool raises is a result
+        # A task group inside the tool wraps what leaves it.
+        if entry.left is not None and _only_asks(error):
+            return _asked(effect, entry)
+        await let_through(error, before, driver.host)
         if entry.left is not None:
             return _swallowed(effect, tool, f"; it raised {failure(error)}")
         return i.ToolDone(effect.id, failure(error), True)
-    except BaseExceptionGroup as group:
-        # A task group inside the tool wraps what leaves it.
-        if entry.left is not None and group.split(Asking)[1] is None:
-            return _asked(effect, entry)
-        for kind in (KeyboardInterrupt, SystemExit):
-            inner = group.subgroup(kind)
-            if inner is not None:
-                raise _first(inner) from None
-        if await is_cancelled(before):
-            raise
-        return i.ToolDone(effect.id, failure(group), True)
-    except BaseException as error:
-        if isinstance(error, anyio.get_cancelled_exc_class()) and await is_cancelled(before):
-            raise
-        return i.ToolDone(effect.id, failure(error), True)
+
+
+def _only_asks(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        members = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        return all(_only_asks(inner) for inner in members)
+    return isinstance(error, Asking)
 
 
 def _swallowed(effect: CallTool, tool: RunnableTool, then: str = "") -> i.Input:
@@ -196,13 +191,6 @@ def _swallowed(effect: CallTool, tool: RunnableTool, then: str = "") -> i.Input:
         f"tool {tool.name!r} swallowed the suspension of ctx.ask: let BaseException through{then}",
         True,
     )
-
-
-def _first(group: BaseExceptionGroup[Any]) -> BaseException:
-    found: BaseException = group
-    while isinstance(found, BaseExceptionGroup):
-        found = cast("BaseExceptionGroup[BaseException]", found).exceptions[0]
-    return found
 
 
 def _context(driver: Driver, entry: Entry, node: Node, call: Call) -> ToolContext[object]:
@@ -240,14 +228,17 @@ async def _enter_timed(
     """Enter a tool beside a timer; when the timer is first, the tool is left to its own clean-up."""
     outcome: list[i.Input] = []
     fatal: list[BaseException] = []
+    left = False
     timer = anyio.CancelScope()
     work = anyio.CancelScope()
 
     async def run() -> None:
         with work:
             try:
-                outcome.append(await _enter(driver, effect, entry, node, call, tool, cancellations()))
+                outcome.append(await _enter(driver, effect, entry, node, call, tool, 0))
             except (KeyboardInterrupt, SystemExit) as error:
+                if left:
+                    driver.end_process(error)
                 fatal.append(error)
         timer.cancel()
 
@@ -256,6 +247,7 @@ async def _enter_timed(
         with timer:
             await driver.clock.sleep(timeout)
     finally:
+        left = True
         work.cancel()
     if fatal:
         raise fatal[0]

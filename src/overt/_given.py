@@ -1,0 +1,59 @@
+"""What hosts hand in, checked where it comes in: type checkers see these mistakes, people in a notebook do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from overt._text import clean
+from overt.errors import UsageError
+from overt.policy import ResumePolicy
+from overt.request import Answer
+
+__all__ = ("answers_given", "policy_given", "prompt_given")
+
+
+def answers_given(answer: object) -> list[Answer[Any]]:
+    """Return the answers of `resume` as a list.
+
+    Raises:
+        UsageError: It is neither an `Answer` nor a list of them.
+    """
+    given = [answer] if isinstance(answer, Answer) else answer
+    if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
+        raise UsageError(
+            f"resume takes an Answer or a list of them, not {type(answer).__name__}: Answer(id=…, ok=…)"
+        )
+    answers: list[Answer[Any]] = []
+    for item in given:
+        if not isinstance(item, Answer):
+            raise UsageError(
+                f"resume takes Answers, and the list has a {type(item).__name__}: Answer(id=…, ok=…)"
+            )
+        answers.append(item)
+    return answers
+
+
+def policy_given(policy: object) -> str | None:
+    """Return a policy as the rules keep it; `None` for the run's.
+
+    Raises:
+        UsageError: There is no such policy.
+    """
+    if policy is None:
+        return None
+    try:
+        return ResumePolicy(policy).value  # type: ignore[arg-type]  # a wrong one is what is looked for
+    except ValueError:
+        raise UsageError(f"policy is 'rewind' or 'continue', not {policy!r}") from None
+
+
+def prompt_given(prompt: object) -> str:
+    """Return a prompt as it is stored.
+
+    Raises:
+        UsageError: It is no text.
+    """
+    if not isinstance(prompt, str):
+        raise UsageError(f"a prompt is a str, not {type(prompt).__name__}")
+    return clean(prompt)
