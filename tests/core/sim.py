@@ -46,7 +46,8 @@ class Sim:
         self.now = 1_000_000
         self.checked = checked
         self.shadow = Tree()
-        self.unsettled: set[tuple[str, str, str]] = set()
+        self.unsettled: set[tuple[str, str]] = set()
+        self.looked_at = 0
         self.high: dict[str, tuple[int, int, int]] = {}
         self.step(i.Open("run", agent, policy, plan.dump()))
 
@@ -251,16 +252,24 @@ def check(sim: Sim) -> None:
 
 def _check_doubt(sim: Sim) -> None:
     """A `reuse` call that was entered and left without an outcome is not entered again unasked."""
-    for fact in sim.log[-1][1] if sim.log else ():
-        if isinstance(fact, f.CallEntered):
-            assert (fact.handle, fact.call, "unsettled") not in sim.unsettled, fact
+    for _, facts in sim.log[sim.looked_at :]:
+        for fact in facts:
+            _check_entry(sim, fact)
+    sim.looked_at = len(sim.log)
     sim.unsettled = {
-        (n.id, c.id, "unsettled")
+        (n.id, c.id)
         for n in sim.tree.nodes.values()
         if n.wake is not None
         for c in n.wake.batch or ()
-        if c.key and n.wake.memory[c.key].unsettled and c.state != CallState.ASKED
+        if c.key and n.wake.memory[c.key].unsettled
     }
+
+
+def _check_entry(sim: Sim, fact: f.Fact) -> None:
+    if isinstance(fact, f.AnswerGiven):
+        sim.unsettled.discard((fact.handle, sim.tree.requests[fact.request].call))
+    elif isinstance(fact, f.CallEntered):
+        assert (fact.handle, fact.call) not in sim.unsettled, fact
 
 
 def _check_wake(sim: Sim, node: Node) -> None:
