@@ -218,6 +218,7 @@ def check(sim: Sim) -> None:
             if isinstance(e, CallModel) and node in tree.nodes[e.handle].chain
         )
         assert node.reserved == reserved >= 0, f"reservations of {node.id}: {node.reserved} != {reserved}"
+        assert node.bytes_since >= 0, node.id
         caps = node.caps
         if caps.max_tool_calls is not None:
             assert node.total.tool_calls <= caps.max_tool_calls

@@ -80,7 +80,7 @@ def _model_replied(tree: Tree, fact: f.ModelReplied) -> None:
     wake.turns += 1
     if tokens is not None:
         node.last_input, node.last_output = tokens.input, tokens.output
-        node.bytes_since = 0
+        node.bytes_since = wake.bytes_kept = 0
     node.bytes_since += size(fact.text)
     if wake.rebuy:
         wake.rebuy -= 1

@@ -70,6 +70,7 @@ def _wake_started(tree: Tree, fact: f.WakeStarted) -> None:
     wake.user = trusted(UserMessage, role="user", text=text, parts=())
     node.messages.append(wake.user)
     node.bytes_since += size(text)
+    wake.bytes_kept = node.bytes_since
     move(tree, node, Move.ADMIT)
 
 
@@ -99,12 +100,15 @@ def _wake_reopened(tree: Tree, fact: f.WakeReopened) -> None:
     if wake.drop:
         for call in wake.batch or ():
             _forget_occurrence(wake, call)
+            node.bytes_since -= size(call.raw)
         wake.batch = None
-        node.messages.pop()
+        node.bytes_since -= size(node.messages.pop().text)
         wake.partial = _last_text(node, wake)
     else:
         if wake.flushed:
-            del node.messages[len(node.messages) - wake.flushed :]
+            # The results come again with the batch, which is still there.
+            node.bytes_since -= sum(size(m.text) for m in node.messages[-wake.flushed :])
+            del node.messages[-wake.flushed :]
         # What was stopped at a question asks again: the end of the wake cancelled its request.
         _open_again(
             wake,
@@ -151,8 +155,7 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
         if call.state == CallState.CUT and wake.memory[call.key].doubt() is None:
             call.state = CallState.NEW
     wake.partial = ""
-    # The input of the last call already counts more than what is left.
-    node.bytes_since = 0
+    node.bytes_since = wake.bytes_kept
 
 
 def _wake_settled(tree: Tree, fact: f.WakeSettled) -> None:
@@ -181,6 +184,7 @@ def _wake_settled(tree: Tree, fact: f.WakeSettled) -> None:
 def _commit_stop(tree: Tree, node: Node, wake: Wake) -> None:
     """A limit stop keeps the work: it moves the checkpoint, and the transcript is balanced."""
     kept = len(node.messages)
+    wake.bytes_kept = node.bytes_since
     if wake.batch is not None:
         flush(tree, node, wake)
         wake.flushed = len(node.messages) - kept

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from overt._text import size
 from overt.core.facts import Caps
+from overt.core.render import shown
 from overt.core.tree import Node, Tree
 from overt.result import Limit
 
@@ -99,14 +100,14 @@ def next_deadline(tree: Tree) -> int | None:
     return first
 
 
-def estimate(node: Node, output: int | None) -> int:
+def estimate(tree: Tree, node: Node, output: int | None) -> int:
     """Tokens the next call is expected to use: a pure function of the facts."""
     if not node.last_input:
         return FIRST_CALL
     appended = node.bytes_since
     if node.wake is not None and node.wake.batch is not None:
         # The results of the finished batch go into the transcript with this call.
-        appended += sum(size(call.output) for call in node.wake.batch)
+        appended += sum(size(shown(call.output, tree.plan.max_result_chars)) for call in node.wake.batch)
     return node.last_input + appended // 4 + (output if output is not None else node.last_output)
 
 
@@ -132,7 +133,7 @@ def admit_model(tree: Tree, node: Node) -> Admitted | Waits | Stopped:
             left = here if left is None else min(left, here)
     if waits:
         return Waits()
-    wanted = estimate(node, None if node.plan is None else node.plan.max_output)
+    wanted = estimate(tree, node, None if node.plan is None else node.plan.max_output)
     return Admitted(wanted if left is None else min(wanted, left), left)
 
 

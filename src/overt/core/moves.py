@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from overt._text import size
 from overt.core.effects import Effect
 from overt.core.lifecycle import TRANSITIONS, Move
 from overt.core.render import batch_messages, committed
@@ -115,7 +116,7 @@ def flush(tree: Tree, node: Node, wake: Wake) -> None:
         if call.state == CallState.DONE and len(call.output) > tree.plan.max_result_chars:
             node.results[call.id] = call.output
     node.messages += results
-    node.bytes_since += sum(len(m.text) for m in results)
+    node.bytes_since += sum(size(m.text) for m in results)
 
 
 def roll_back(tree: Tree, node: Node, wake: Wake) -> None:

@@ -12,7 +12,7 @@ from overt.core.tree import Call, CallState, Item, Node, Tree, Wake
 from overt.message import Message, ToolMessage
 from overt.result import State
 
-__all__ = ("batch_messages", "bounded", "child_outcome", "committed", "status_text", "user_text")
+__all__ = ("batch_messages", "bounded", "child_outcome", "committed", "shown", "status_text", "user_text")
 
 
 def bounded(text: str, limit: int) -> str:
@@ -25,6 +25,11 @@ def bounded(text: str, limit: int) -> str:
     while tail < len(text) and _joins(text, tail):
         tail += 1
     return text[:head] + marker + text[tail:]
+
+
+def shown(text: str, limit: int) -> str:
+    """Return a tool's output as the model is shown it."""
+    return text if len(text) <= limit else bounded(text, limit)
 
 
 def _joins(text: str, at: int) -> bool:
@@ -74,7 +79,7 @@ def batch_messages(tree: Tree, batch: Sequence[Call], why: str) -> list[Message]
             trusted(
                 ToolMessage,
                 role="tool",
-                text=text if len(text) <= limit else bounded(text, limit),
+                text=shown(text, limit),
                 call_id=call.id,
                 name=call.name,
                 is_error=is_error,

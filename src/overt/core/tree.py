@@ -217,6 +217,7 @@ class Wake:
     __slots__ = (
         "attempt",
         "batch",
+        "bytes_kept",
         "checkpoint",
         "claimed",
         "closes",
@@ -274,6 +275,8 @@ class Wake:
         self.memory: dict[str, Memory] = {}
         self.occurrences: dict[str, int] = {}
         self.checkpoint: Checkpoint = Checkpoint(0, {})
+        self.bytes_kept: int = 0
+        """Bytes up to the checkpoint that no reported input covers: what `Node.bytes_since` goes back to."""
         self.claimed: set[str] = set()
         """Keys that a call of this attempt has."""
         self.rewind_due: bool = False
