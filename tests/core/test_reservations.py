@@ -14,9 +14,8 @@ WIDE = "漢"  # three bytes
 
 def begun(prompt: str = "go", *, output: int | None = None, tokens: int = 10**6, **options: object) -> Sim:
     made = plan(root=f.Caps(max_tokens=tokens), **options)
-    if output is not None:
-        made.agents["a"] = made.agents["a"]._replace(max_output=output)
-    sim = Sim(made)
+    agents = {name: agent._replace(max_output=output) for name, agent in made.agents.items()}
+    sim = Sim(made._replace(agents=agents))
     sim.begin(prompt)
     return sim
 
