@@ -50,11 +50,16 @@ def core_question(question: Question, call: Call) -> f.Question:
         "call": {"tool": call.name, "arguments": json.loads(call.args)},
     }
     at = question.expires_at
+    text = encode(data)
+    try:
+        from_json(text)
+    except ValueError as error:
+        raise UsageError(f"data of the question cannot be recorded: {error}") from error
     return f.Question(
         question.kind,
         question.prompt,
         question.url,
-        encode(data),
+        text,
         None if question.answer_schema is None else encode(question.answer_schema),
         None if at is None else (at - EPOCH) // timedelta(microseconds=1),
     )
