@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Protocol
 
 from pydantic import JsonValue
@@ -20,6 +20,7 @@ __all__ = ("Channel", "Question", "make_question")
 
 T = TypeVar("T")
 
+RESERVED_KINDS = frozenset({"budget", "in_doubt"})
 RESERVED = frozenset({"call", "errors", "limit"})
 
 
@@ -64,8 +65,23 @@ def make_question(
     for field, text in (("kind", kind), ("prompt", prompt)):
         if not isinstance(text, str) or not text.strip():  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
             raise UsageError(f"a question needs a non-empty {field}, not {text!r:.80}")
-    if expires_at is not None and expires_at.utcoffset() is None:
-        raise UsageError(f"expires_at={expires_at.isoformat()} has no time zone: give an aware datetime")
+    if kind in RESERVED_KINDS:
+        raise UsageError(
+            f"kind={kind!r} is the runtime's own: it says what an answer does to the run; take another"
+        )
+    if url is not None and not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
+        raise UsageError(f"url of a question has to be a str, not {type(url).__name__}")
+    if expires_at is not None:
+        if not isinstance(expires_at, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
+            raise UsageError(f"expires_at has to be an aware datetime, not {type(expires_at).__name__}")
+        if expires_at.utcoffset() is None:
+            raise UsageError(f"expires_at={expires_at.isoformat()} has no time zone: give an aware datetime")
+        try:
+            expires_at = expires_at.astimezone(UTC)
+        except OverflowError:
+            raise UsageError(
+                f"expires_at={expires_at.isoformat()} is past the end of time: None is never"
+            ) from None
     given = dict(data or {})
     if taken := RESERVED & given.keys():
         raise UsageError(f"data[{min(taken)!r}] is reserved: the runtime fills it")

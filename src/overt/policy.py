@@ -38,7 +38,7 @@ class Budget(Frozen):
     max_tool_calls: int | None = Field(default=None, ge=0)
     max_model_calls: int | None = Field(default=None, ge=0)
     """Attempts at the provider."""
-    max_wall: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    max_wall: float | None = Field(default=None, ge=0, le=1e10, allow_inf_nan=False)
     """Seconds in which the handle or something below it runs; parked and dead time do not count."""
     max_cost: Decimal | None = Field(default=None, ge=0, allow_inf_nan=False)
     """USD."""

@@ -369,7 +369,12 @@ class Runtime(Generic[OutputT]):
         Args:
             handle: The handle.
             timeout: Seconds; then the result has status `timeout` and the handle runs on. `None` waits for ever.
+
+        Raises:
+            UsageError: `timeout` is negative or no number.
         """
+        if timeout is not None and not timeout >= 0:
+            raise UsageError(f"wait: timeout is a number of seconds from 0, or None, not {timeout!r}")
         node = self._node(handle)
         settled, found = self._settled(node.id)
         await self._driver.until_holds(settled, timeout=timeout)

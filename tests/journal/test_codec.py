@@ -31,11 +31,18 @@ FIELDS: dict[object, st.SearchStrategy[Any]] = {
 }
 
 
+def of(cls: type[Any], name: str, kind: object) -> st.SearchStrategy[Any]:
+    """The values of a field; some texts are JSON themselves."""
+    if (cls, name) in {(f.Question, "data"), (f.Question, "schema"), (f.AnswerGiven, "data")}:
+        return st.dictionaries(text, text | st.none(), max_size=2).map(json.dumps)
+    return FIELDS[kind]
+
+
 def nested(cls: type[Any]) -> st.SearchStrategy[Any]:
     """A named tuple; fields that have a default keep it often. A field of an unknown kind is a KeyError here."""
     defaults: dict[str, Any] = cls._field_defaults
     fields = {
-        name: FIELDS[kind] if name not in defaults else st.just(defaults[name]) | FIELDS[kind]
+        name: of(cls, name, kind) if name not in defaults else st.just(defaults[name]) | of(cls, name, kind)
         for name, kind in get_type_hints(cls).items()
     }
     return st.builds(cls, **fields)

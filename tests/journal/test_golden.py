@@ -61,7 +61,7 @@ def test_every_fact_that_is_easy_to_come_by_is_in_one() -> None:
     rare = {
         f.PlanChanged, f.HistorySeeded, f.WakeQueued, f.ModelAwaited, f.Diverged, f.HostAsked, f.HostPassed,
         f.NotifyAsked, f.Notified, f.ResumeQueued, f.RewindAsked, f.WakeDropped, f.ReopenQueued, f.WakeReopened,
-        f.RequestCancelled, f.BudgetRaised, f.EffectLost, f.DriverLost,
+        f.RequestCancelled, f.BudgetRaised, f.EffectLost, f.DriverLost, f.WakeGivenUp,
     }  # fmt: skip
     assert set(f.FACTS.values()) - kinds <= rare
 

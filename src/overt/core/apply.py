@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
 
+from overt._text import size
 from overt.core import facts as f
 from overt.core.apply_calls import HANDLERS as CALLS
 from overt.core.apply_requests import HANDLERS as REQUESTS
@@ -18,7 +19,7 @@ from overt.core.tree import (
     Replays,
     Tree,
 )
-from overt.message import Message
+from overt.message import AssistantMessage, Message, ToolMessage
 
 __all__ = ("apply", "apply_all", "begin")
 
@@ -80,7 +81,14 @@ def _handle_spawned(tree: Tree, fact: f.HandleSpawned) -> None:
 def _history_seeded(tree: Tree, fact: f.HistorySeeded) -> None:
     node = tree.nodes[fact.handle]
     node.messages = MESSAGES.validate_json(fact.messages)
-    node.bytes_since = len(fact.messages)
+    node.bytes_since = size(fact.messages)
+    # Ids of ours that the history brings along are not given out again.
+    for message in node.messages:
+        ids = [message.call_id] if isinstance(message, ToolMessage) else []
+        ids += [c.id for c in message.tool_calls] if isinstance(message, AssistantMessage) else []
+        for id in ids:
+            if id[:1] == "c" and id[1:].isdecimal() and len(id) < 12:
+                node.call_seq = max(node.call_seq, int(id[1:]))
 
 
 def _item_posted(tree: Tree, fact: f.ItemPosted) -> None:

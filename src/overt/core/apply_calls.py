@@ -44,7 +44,7 @@ def _model_called(tree: Tree, fact: f.ModelCalled) -> None:
         tree.waiting.remove(node)
     if wake.batch is not None:
         flush(tree, node, wake)
-        wake.batch = None
+        wake.set_batch(None)
     open_effect(tree, CallModel(fact.effect, fact.handle, fact.left, fact.reserve))
     wake.model = fact.effect
     node.own.model_calls += 1
@@ -104,7 +104,7 @@ def _model_replied(tree: Tree, fact: f.ModelReplied) -> None:
             call.args = spec.raw if spec.args is None else spec.args
             call.task = spec.name == "task" and node.plan is not None and bool(node.plan.team)
             _identify(tree, node, wake, call)
-        wake.batch = batch
+        wake.set_batch(batch)
     node.messages.append(
         trusted(
             AssistantMessage,
@@ -164,6 +164,7 @@ def _call_entered(tree: Tree, fact: f.CallEntered) -> None:
     call = call_of(wake, fact.call)
     open_effect(tree, CallTool(fact.effect, fact.handle, fact.call))
     call.state = CallState.ENTERED
+    wake.entered += 1
     call.effect = fact.effect
     memory = wake.memory[call.key]
     reuse = node.plan is not None and node.plan.tools.get(call.name) == "reuse"

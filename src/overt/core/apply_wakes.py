@@ -101,7 +101,7 @@ def _wake_reopened(tree: Tree, fact: f.WakeReopened) -> None:
         for call in wake.batch or ():
             _forget_occurrence(wake, call)
             node.bytes_since -= size(call.raw)
-        wake.batch = None
+        wake.set_batch(None)
         node.bytes_since -= size(node.messages.pop().text)
         wake.partial = _last_text(node, wake)
     else:
@@ -148,7 +148,7 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
         assert wake.user is not None
         node.messages.append(wake.user)
     wake.occurrences = dict(checkpoint.occurrences)
-    wake.batch = None if checkpoint.batch is None else [c.copy() for c in checkpoint.batch]
+    wake.set_batch(None if checkpoint.batch is None else [c.copy() for c in checkpoint.batch])
     wake.claimed = set(checkpoint.claimed)
     for call in wake.batch or ():
         call.drew = call.state == CallState.DONE

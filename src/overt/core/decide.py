@@ -209,7 +209,9 @@ def _tool_done(d: Desk, inp: i.ToolDone) -> None:
         node, wake, call = found
         if not _left_block(d, inp.effect, node, wake, call):
             d.emit(f.CallReturned(node.id, call.id, inp.effect, inp.output, inp.is_error, inp.metadata))
-        d.touch(node)
+        # While others are inside their tools nothing follows from one result; a large batch is not looked at N times.
+        if not wake.entered:
+            d.touch(node)
 
 
 def _tool_asked(d: Desk, inp: i.ToolAsked) -> None:

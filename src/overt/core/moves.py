@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from overt._text import size
-from overt.core.effects import Effect
+from overt.core.effects import CallTool, Effect
 from overt.core.lifecycle import TRANSITIONS, Move
 from overt.core.render import batch_messages, committed
 from overt.core.tree import Call, CallState, Node, Tree, Wake
@@ -86,6 +86,8 @@ def close_effect(tree: Tree, id: int) -> Effect | None:
         wake = tree.nodes[effect.handle].wake
         if wake is not None:
             wake.effects.discard(id)
+            if isinstance(effect, CallTool):
+                wake.entered -= 1
     return effect
 
 
@@ -103,9 +105,9 @@ def call_of(wake: Wake, id: str) -> Call:
     Raises:
         KeyError: The batch has none.
     """
-    for call in wake.batch or ():
-        if call.id == id:
-            return call
+    call = wake.by_id.get(id)
+    if call is not None:
+        return call
     raise KeyError(id)
 
 

@@ -131,7 +131,8 @@ def _ask(
     d.emit(f.CallAsked(node.id, call.id, id, question, slot, effect, diverged, once))
     if host:
         host_again(d, tree.requests[id])
-    d.touch(node)
+    if not wake.entered:
+        d.touch(node)
 
 
 def _interpreter(tree: Tree, node: Node) -> str | None:

@@ -217,6 +217,7 @@ class Wake:
     __slots__ = (
         "attempt",
         "batch",
+        "by_id",
         "bytes_kept",
         "checkpoint",
         "claimed",
@@ -225,6 +226,7 @@ class Wake:
         "divergences",
         "drop",
         "effects",
+        "entered",
         "error",
         "flushed",
         "hosts",
@@ -272,6 +274,10 @@ class Wake:
         self.drop: bool = False
         """The last reply is at fault."""
         self.batch: list[Call] | None = None
+        self.by_id: dict[str, Call] = {}
+        """The calls of the batch by id."""
+        self.entered: int = 0
+        """Calls of the batch that are inside their tool."""
         self.memory: dict[str, Memory] = {}
         self.occurrences: dict[str, int] = {}
         self.checkpoint: Checkpoint = Checkpoint(0, {})
@@ -300,6 +306,11 @@ class Wake:
         self.partial: str = ""
         self.unused_answers: list[str] = []
         self.unused_children: list[str] = []
+
+    def set_batch(self, batch: list[Call] | None) -> None:
+        """Take over a batch; only `apply` does."""
+        self.batch = batch
+        self.by_id = {call.id: call for call in batch or ()}
 
 
 class Node:
@@ -424,8 +435,8 @@ class Tree:
     __slots__ = (
         "agent",
         "before",
-        "entry",
         "cut",
+        "entry",
         "expiring",
         "has_wall",
         "next_effect",

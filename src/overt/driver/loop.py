@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from overt.clock import Clock
+from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.effects import AskHost, CallModel, CallTool, Effect
 from overt.core.tree import Tree
@@ -36,6 +37,9 @@ from overt.journal.record import Record
 from overt.journal.store import Store
 
 __all__ = ("Driver",)
+
+ENDS = frozenset({f.EffectLost, f.AnswerGiven, f.RequestCancelled})
+"""Facts that end an effect somebody else performs."""
 
 PATIENCE = 5.0
 """Seconds, beside `shutdown`, the store has to take what closes the journal off."""
@@ -176,10 +180,11 @@ class Driver(Intake):
 
     def _dispatch(self, slots: Sequence[Slot]) -> None:
         tree = self.tree
-        if self._scopes:
+        # Only these end an effect that somebody performs; looking for them is cheaper than at every effect, every time.
+        if any(type(fact) in ENDS for slot in slots for fact in slot.facts):
             for id in [id for id in self._scopes if id not in tree.open]:
                 self._scopes.pop(id).cancel()
-        self._mine &= tree.open.keys()
+            self._mine &= tree.open.keys()
         for slot in slots:
             for id in slot.effects:
                 effect = tree.open.get(id)
@@ -267,6 +272,8 @@ class Driver(Intake):
             return await self.step(outcome, wants=True, own=current_host() is not self.host)
         except StoreError:
             return None
+        finally:
+            self._mine.discard(id)
 
     def _perform(self, effect: Effect, before: int) -> Awaitable[i.Input]:
         if isinstance(effect, CallModel):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import JsonValue
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from overt._canonical import encode, jsonable
 from overt._text import clean, told
@@ -128,7 +128,7 @@ def _reply(member: Member, node: Node, effect: CallModel, response: ModelRespons
     if usage is not None:
         sent, received, total = usage.input_tokens, usage.output_tokens, usage.total_tokens
         for count in (sent, received, total, usage.cached_tokens, usage.reasoning_tokens):
-            if type(count) is not int or count < 0:
+            if type(count) is not int or not 0 <= count < 2**53:
                 raise TypeError(f"the model reported {count!r:.40} tokens")
         tokens = f.Tokens(
             sent,
@@ -163,6 +163,11 @@ def _call(member: Member, call: ToolCall, invalid: str | None, task: bool) -> f.
             raw = _text(call.arguments)
         except (TypeError, ValueError, RecursionError) as error:
             return f.CallSpec(name, raw, None, f"invalid arguments: {error}")
+    try:
+        from_json(raw)
+    except ValueError as error:
+        # What the journal could not read back is not written into it: nested too deeply, a number with 5,000 digits.
+        return f.CallSpec(name, "{}", None, f"invalid arguments: {error}")
     if tool is None:
         return f.CallSpec(name, raw, None, _unknown(member, name, task))
     try:
@@ -219,6 +224,12 @@ def answer_spec(request: Request, answer: Answer[Any]) -> i.AnswerSpec:
     )
 
 
+async def _answer_of(wait_for: Callable[[Request], object], request: Request) -> object:
+    """Ask an interpreter; a plain function, which type checkers refuse, is taken too rather than ignored."""
+    answer = wait_for(request)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
 async def perform_host(driver: Driver, effect: AskHost, before: int) -> i.Input:
     """Ask a `wait_for`."""
     tree = driver.tree
@@ -232,9 +243,11 @@ async def perform_host(driver: Driver, effect: AskHost, before: int) -> i.Input:
     request = request_view(tree, tree.requests[effect.request])
     try:
         await driver.pause()
-        answer = await InContext(wait_for, request)
+        answer: object = await InContext(_answer_of, wait_for, request)
         if answer is None:
             return i.HostDone(effect.id)
+        if not isinstance(answer, Answer):
+            raise TypeError(f"wait_for returned {type(answer).__name__}, not an Answer or None")
         spec = answer_spec(request, answer)
         if driver.crew.verify_answer is not None:
             verdict = driver.crew.verify_answer(request, answer)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import anyio
 from pydantic import JsonValue
+from pydantic_core import from_json
 
 from overt._canonical import dump_exact, encode, load_exact
 from overt._frozen import trusted
@@ -49,13 +50,18 @@ def core_question(question: Question, call: Call) -> f.Question:
         "call": {"tool": call.name, "arguments": json.loads(call.args)},
     }
     at = question.expires_at
+    text = encode(data)
+    try:
+        from_json(text)
+    except ValueError as error:
+        raise UsageError(f"data of the question cannot be recorded: {error}") from error
     return f.Question(
         question.kind,
         question.prompt,
         question.url,
-        encode(data),
+        text,
         None if question.answer_schema is None else encode(question.answer_schema),
-        None if at is None else round((at - EPOCH).total_seconds() * 1e6),
+        None if at is None else (at - EPOCH) // timedelta(microseconds=1),
     )
 
 
@@ -74,9 +80,15 @@ class Entry:
         self.asked: int = 0
         self.left: tuple[f.Question, int] | None = None
         self.inside: set[str] = set()
+        self.over: bool = False
+        """Whether the tool has been left: what it left running may ask nothing any more."""
 
     async def ask(self, question: Question, /) -> Answer[JsonValue]:
         """Return the recorded answer to the next question, or leave the tool."""
+        if self.over:
+            raise UsageError(
+                "ctx.ask after the tool has returned: its result is recorded, nobody would use an answer"
+            )
         if self.inside:
             raise UsageError(
                 f"ask inside once({min(self.inside)!r}): the block would run again; ask before it"
@@ -176,6 +188,8 @@ async def _enter(
         if entry.left is not None:
             return _swallowed(effect, tool, f"; it raised {failure(error)}")
         return i.ToolDone(effect.id, failure(error), True)
+    finally:
+        entry.over = True
 
 
 def _only_asks(error: BaseException) -> bool:
@@ -218,7 +232,13 @@ def _returned(effect: CallTool, entry: Entry, call: Call, result: ToolResult) ->
     question = question_of(result)
     if question is not None:
         return i.ToolAsked(effect.id, core_question(question, call), len(entry.recorded))
-    metadata = encode(dict(result.metadata)) if result.metadata else None
+    metadata = None
+    if result.metadata:
+        metadata = encode(dict(result.metadata))
+        try:
+            from_json(metadata)
+        except ValueError as error:
+            raise TypeError(f"metadata of tool {call.name!r} cannot be recorded: {error}") from error
     return i.ToolDone(effect.id, result.output, result.is_error, metadata)
 
 

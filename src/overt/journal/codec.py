@@ -76,6 +76,29 @@ def encode(at: int, facts: Sequence[f.Fact]) -> str:
     return text
 
 
+_WHOLE = {
+    cls: tuple(
+        name
+        for name, kind in cls.__annotations__.items()
+        if getattr(kind, "__forward_arg__", kind) in ("int", int)
+    )
+    for cls in f.FACTS.values()
+}
+
+
+def _check(fact: f.Fact) -> None:
+    """Refuse what would only be found out when it is used: a number that is none, JSON inside that is none."""
+    for name in _WHOLE[type(fact)]:
+        if type(getattr(fact, name)) is not int:
+            raise ValueError(f"{name} is no whole number")
+    if isinstance(fact, f.CallAsked):
+        from_json(fact.question.data)
+        if fact.question.schema is not None:
+            from_json(fact.question.schema)
+    elif isinstance(fact, f.AnswerGiven) and fact.data is not None:
+        from_json(fact.data)
+
+
 def _calls(rows: list[dict[str, Any]]) -> tuple[f.CallSpec, ...]:
     return tuple(f.CallSpec(**row) for row in rows)
 
@@ -121,7 +144,9 @@ def decode(run_id: str, rec: Record) -> tuple[int, list[f.Fact]]:
             for name, build in _NESTED.get(cls, {}).items():
                 if fields.get(name) is not None:
                     fields[name] = build(fields[name])
-            facts.append(cls(**fields))
+            fact = cls(**fields)
+            _check(fact)
+            facts.append(fact)
         at = row["at"]
         if type(at) is not int:
             raise TypeError(f"at is {at!r}")
