@@ -432,8 +432,8 @@ class Tree:
     __slots__ = (
         "agent",
         "before",
-        "entry",
         "cut",
+        "entry",
         "expiring",
         "has_wall",
         "next_effect",

@@ -38,8 +38,8 @@ class Intake(ABC):
         self.tenure: Tenure = tenure
         self.clock = clock
         self.tree: Tree = tree
-        self.log = log
-        self.first = first
+        self.log: Log = log
+        self.first: i.Open | None = first
         """What opens the run, until it is stored."""
         self.broken: BaseException | None = None
         self._queue: deque[Slot] = deque()

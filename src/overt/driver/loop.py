@@ -459,7 +459,8 @@ class Driver(Intake):
                     await self.step(i.Cancel(why))
                 await self.release()
             except StoreError as error:
-                self.broken = self.broken or error
+                if self.broken is None:
+                    self._break(error)
 
     def raise_stopped(self) -> None:
         """Raise what stopped the driver, if something did."""
