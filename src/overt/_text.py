@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ("clean", "told")
+__all__ = ("clean", "size", "told")
 
 
 def clean(text: str) -> str:
@@ -25,3 +25,8 @@ def told(error: BaseException) -> str:
         return clean(str(error))
     except Exception:  # noqa: BLE001  # its own __str__ failed, and what it stands for has to be reported all the same
         return ""
+
+
+def size(text: str) -> int:
+    """Return the bytes of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode())

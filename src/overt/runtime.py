@@ -578,7 +578,7 @@ class Runtime(Generic[OutputT]):
         def settled() -> bool:
             if not found and nodes[handle].live == 0:
                 found.append(self._result(nodes[handle]))
-            return bool(found) and not driver.tells()
+            return bool(found) and not driver.tells(handle)
 
         return settled, found
 

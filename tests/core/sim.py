@@ -46,6 +46,8 @@ class Sim:
         self.now = 1_000_000
         self.checked = checked
         self.shadow = Tree()
+        self.unsettled: set[tuple[str, str]] = set()
+        self.looked_at = 0
         self.high: dict[str, tuple[int, int, int]] = {}
         self.step(i.Open("run", agent, policy, plan.dump()))
 
@@ -89,6 +91,15 @@ class Sim:
         assert wake is not None
         return next(c for c in wake.batch or () if c.id == effect.call)
 
+    def answered(self, effect: CallTool) -> int:
+        """The questions of a call that have their answers, which is what a tool that asks on gets first."""
+        wake = self.tree.nodes[effect.handle].wake
+        assert wake is not None
+        slots = wake.memory[self.call_of(effect).key].slots
+        return next(
+            (n for n, r in enumerate(slots) if self.tree.requests[r].status != "answered"), len(slots)
+        )
+
     def ret(self, name: str, output: str = "ok", handle: str | None = None) -> list[f.Fact]:
         return self.step(i.ToolDone(self.tool(name, handle).id, output))
 
@@ -98,7 +109,7 @@ class Sim:
         effect = self.tool(name, handle)
         wake = self.tree.nodes[effect.handle].wake
         assert wake is not None
-        slot = len(wake.memory[self.call_of(effect).key].slots)
+        slot = self.answered(effect)
         return self.step(i.ToolAsked(effect.id, f.Question("approval", prompt, **fields), slot))
 
     def answer(
@@ -231,7 +242,34 @@ def check(sim: Sim) -> None:
         before = sim.high.get(node.id, (0, 0, 0))
         assert all(x >= y for x, y in zip(now, before, strict=True)), "a number went down"
         sim.high[node.id] = now
+    assert set(tree.expiring) == {
+        r.id for r in tree.requests.values() if r.status == "open" and r.question.expires_at is not None
+    }
+    assert {n.id for n in tree.walled} == {n.id for n in nodes if n.caps.max_wall is not None}
     _check_closed(sim)
+    _check_doubt(sim)
+
+
+def _check_doubt(sim: Sim) -> None:
+    """A `reuse` call that was entered and left without an outcome is not entered again unasked."""
+    for _, facts in sim.log[sim.looked_at :]:
+        for fact in facts:
+            _check_entry(sim, fact)
+    sim.looked_at = len(sim.log)
+    sim.unsettled = {
+        (n.id, c.id)
+        for n in sim.tree.nodes.values()
+        if n.wake is not None
+        for c in n.wake.batch or ()
+        if c.key and n.wake.memory[c.key].unsettled
+    }
+
+
+def _check_entry(sim: Sim, fact: f.Fact) -> None:
+    if isinstance(fact, f.AnswerGiven):
+        sim.unsettled.discard((fact.handle, sim.tree.requests[fact.request].call))
+    elif isinstance(fact, f.CallEntered):
+        assert (fact.handle, fact.call) not in sim.unsettled, fact
 
 
 def _check_wake(sim: Sim, node: Node) -> None:
@@ -246,6 +284,11 @@ def _check_wake(sim: Sim, node: Node) -> None:
             or any(c.state in (CallState.ENTERED, CallState.WAITING) for c in wake.batch or ())
         )
         assert busy, f"{node.id} runs and nothing is under way"
+        assert all(c.state != CallState.CUT for c in wake.batch or ()), f"{node.id} runs past a call in doubt"
+        assert (node.id in tree.ready) is False
+    assert (node.id in tree.cut) == (wake is not None and wake.cut and node.state is not State.CLOSED), (
+        node.id
+    )
     if node.state is State.SUSPENDED:
         assert wake is not None
         assert wake.status is None

@@ -103,7 +103,7 @@ class Machine(RuleBasedStateMachine):
         effect = self.pick(CallTool, n)
         wake = self.sim.node(effect.handle).wake
         assert wake is not None
-        slots = len(wake.memory[self.sim.call_of(effect).key].slots)
+        slots = self.sim.answered(effect)
         match how:
             case "ok" | "error":
                 self.step(i.ToolDone(effect.id, how, how == "error"))

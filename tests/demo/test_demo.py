@@ -60,7 +60,7 @@ def effects(folder: Path) -> Counter[str]:
             300,
             1_200,
             "4 turns bought again; runs again: look_up",
-            "attempt 2; 4 turns bought again",
+            "attempt 2; 4 turns bought again: 3 of payments.2, 1 of coordinator.1",
         ),
         ("continue", 1, 200, 800, "no turn and no finished tool", "attempt 1; 0 turns bought again"),
     ],
@@ -75,6 +75,9 @@ def test_each_policy_and_answer(
     assert f"answer    {answer}d\n" in ran.stdout
     assert f"tokens    {own} the coordinator's own, {total:,} with its team\n" in ran.stdout
     assert "result    done:" in ran.stdout
+    other = "continue would have cost about 800 tokens, not 1,200\n"
+    assert (other in ran.stdout) == (policy == "rewind")
+    assert "also if it only asked" in ran.stdout
     want = Counter(track=1, look_up=lookups, refund=1)
     if answer == "approve":
         want["send_voucher"] = 1

@@ -50,7 +50,9 @@ def _run_opened(tree: Tree, fact: f.RunOpened) -> None:
     tree.policy = fact.policy
     tree.plan = load_plan(fact.plan)
     tree.root.caps = tree.plan.root
-    tree.has_wall = tree.root.caps.max_wall is not None
+    if tree.root.caps.max_wall is not None:
+        tree.has_wall = True
+        tree.walled.append(tree.root)
     tree.nodes["root"] = tree.root
 
 
@@ -65,7 +67,9 @@ def _handle_spawned(tree: Tree, fact: f.HandleSpawned) -> None:
     parent = tree.nodes[fact.parent]
     plan = tree.plan.agents[fact.agent]
     node = Node(fact.handle, parent, fact.agent, fact.caps or plan.caps, plan)
-    tree.has_wall = tree.has_wall or node.caps.max_wall is not None
+    if node.caps.max_wall is not None:
+        tree.has_wall = True
+        tree.walled.append(node)
     parent.children.append(node)
     parent.child_count += 1
     tree.nodes[node.id] = node

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from overt._frozen import trusted
+from overt._text import size
 from overt.core import facts as f
 from overt.core.effects import AskHost, CallModel, CallTool
 from overt.core.keys import call_key
@@ -79,7 +80,12 @@ def _model_replied(tree: Tree, fact: f.ModelReplied) -> None:
     wake.turns += 1
     if tokens is not None:
         node.last_input, node.last_output = tokens.input, tokens.output
-    node.bytes_since = len(fact.text)
+        node.bytes_since = 0
+    node.bytes_since += size(fact.text)
+    if wake.rebuy:
+        wake.rebuy -= 1
+        if tree.replays is not None:
+            tree.replays.turns += 1
     wake.text = fact.text
     if fact.text:
         wake.partial = fact.text
@@ -90,7 +96,7 @@ def _model_replied(tree: Tree, fact: f.ModelReplied) -> None:
             node.call_seq += 1
             call = Call(f"c{node.call_seq}", spec.name, spec.raw)
             batch.append(call)
-            node.bytes_since += len(spec.raw)
+            node.bytes_since += size(spec.raw)
             public.append(trusted(ToolCall, id=call.id, name=spec.name, arguments=from_json(spec.raw)))
             if spec.error is not None:
                 call.error = spec.error

@@ -46,12 +46,17 @@ def _call_asked(tree: Tree, fact: f.CallAsked) -> None:
         memory.slots = (*memory.slots[: fact.slot], fact.request)
         memory.unsettled = False
     tree.requests[fact.request] = request
+    if fact.question.expires_at is not None:
+        tree.expiring[request.id] = request
     for a in node.chain:
         a.open_requests += 1
 
 
 def _diverged(tree: Tree, fact: f.Diverged) -> None:
-    wake_of(tree, fact.handle)[1].divergences += 1
+    if fact.question:
+        wake_of(tree, fact.handle)[1].divergences += 1
+    else:
+        wake_of(tree, fact.handle)[1].strayed = True
 
 
 def _host_asked(tree: Tree, fact: f.HostAsked) -> None:
@@ -81,6 +86,7 @@ def _notified(tree: Tree, fact: f.Notified) -> None:
 
 def _end_request(tree: Tree, node: Node, wake: Wake, request: RequestState, status: str) -> None:
     unhost(tree, node, wake, request.id)
+    tree.expiring.pop(request.id, None)
     request.status = status
     request.answered_at = tree.now
     for a in node.chain:
@@ -92,6 +98,8 @@ def _answer_given(tree: Tree, fact: f.AnswerGiven) -> None:
     request = tree.requests[fact.request]
     _end_request(tree, node, wake, request, "answered")
     request.answer = fact
+    if node.state is State.SUSPENDED:
+        tree.ready[node.id] = node
     call = call_of(wake, request.call)
     call.request = None
     if request.question.kind == "in_doubt":

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from overt._frozen import trusted
+from overt._text import size
 from overt.core import facts as f
 from overt.core.lifecycle import Move
 from overt.core.moves import (
@@ -18,7 +19,7 @@ from overt.core.moves import (
 )
 from overt.core.render import user_text
 from overt.core.tree import Call, CallState, Checkpoint, Item, Node, Tree, Wake
-from overt.message import UserMessage
+from overt.message import AssistantMessage, UserMessage
 
 __all__ = ("HANDLERS",)
 
@@ -45,6 +46,7 @@ def _wake_dropped(tree: Tree, fact: f.WakeDropped) -> None:
 def _supersede(tree: Tree, node: Node) -> list[Item]:
     """Give up a wake that could have gone on, for a new one; return the inbox items that were kept with it."""
     before = node.wake
+    tree.cut.pop(node.id, None)
     if before is None or not (before.status == "error" or before.cut):
         return []
     roll_back(tree, node, before)
@@ -57,6 +59,9 @@ def _wake_started(tree: Tree, fact: f.WakeStarted) -> None:
     kept = _supersede(tree, node)
     node.next_wake = None
     node.wakes += 1
+    if tree.root.live == 0:
+        # New work of the host: what the last resume repeated is not said of it.
+        tree.replays = None
     wake = node.wake = Wake(node.wakes, fact.prompt, fact.closes)
     wake.items = kept + node.inbox
     node.inbox.clear()
@@ -64,7 +69,7 @@ def _wake_started(tree: Tree, fact: f.WakeStarted) -> None:
     text = user_text(fact.prompt, wake.items, {a.id for a in node.chain})
     wake.user = trusted(UserMessage, role="user", text=text, parts=())
     node.messages.append(wake.user)
-    node.bytes_since += len(text)
+    node.bytes_since += size(text)
     move(tree, node, Move.ADMIT)
 
 
@@ -73,11 +78,13 @@ def _wake_parked(tree: Tree, fact: f.WakeParked) -> None:
 
 
 def _resume_queued(tree: Tree, fact: f.ResumeQueued) -> None:
+    tree.ready.pop(fact.handle, None)
     queue(tree.nodes[fact.handle], "resume")
 
 
 def _resumed(tree: Tree, fact: f.Resumed) -> None:
     node = tree.nodes[fact.handle]
+    tree.ready.pop(node.id, None)
     dequeue(node)
     move(tree, node, Move.RESUME)
 
@@ -94,19 +101,31 @@ def _wake_reopened(tree: Tree, fact: f.WakeReopened) -> None:
             _forget_occurrence(wake, call)
         wake.batch = None
         node.messages.pop()
+        wake.partial = _last_text(node, wake)
     else:
         if wake.flushed:
             del node.messages[len(node.messages) - wake.flushed :]
         # What was stopped at a question asks again: the end of the wake cancelled its request.
         _open_again(
-            c
-            for c in wake.batch or ()
-            if wake.flushed or (c.request is not None and tree.requests[c.request].status == "cancelled")
+            wake,
+            (
+                c
+                for c in wake.batch or ()
+                if wake.flushed or (c.request is not None and tree.requests[c.request].status == "cancelled")
+            ),
         )
     wake.flushed = 0
     wake.status = wake.limit = wake.limit_at = wake.limit_cap = wake.error = None
     wake.cut = wake.drop = False
+    tree.cut.pop(node.id, None)
     move(tree, node, Move.REOPEN)
+
+
+def _last_text(node: Node, wake: Wake) -> str:
+    for message in reversed(node.messages[wake.checkpoint.messages :]):
+        if isinstance(message, AssistantMessage) and message.text:
+            return message.text
+    return ""
 
 
 def _rewind_asked(tree: Tree, fact: f.RewindAsked) -> None:
@@ -115,8 +134,7 @@ def _rewind_asked(tree: Tree, fact: f.RewindAsked) -> None:
 
 def _rewound(tree: Tree, fact: f.Rewound) -> None:
     node, wake = wake_of(tree, fact.handle)
-    if tree.replays is not None:
-        tree.replays.turns += wake.turns - wake.turns_kept
+    wake.rebuy += wake.turns - wake.turns_kept
     wake.attempt += 1
     wake.turns = wake.turns_kept = 0
     wake.rewind_due = False
@@ -130,8 +148,11 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
     wake.claimed = set(checkpoint.claimed)
     for call in wake.batch or ():
         call.drew = call.state == CallState.DONE
+        if call.state == CallState.CUT and wake.memory[call.key].doubt() is None:
+            call.state = CallState.NEW
     wake.partial = ""
-    node.bytes_since = sum(len(m.text) for m in node.messages)
+    # The input of the last call already counts more than what is left.
+    node.bytes_since = 0
 
 
 def _wake_settled(tree: Tree, fact: f.WakeSettled) -> None:
@@ -139,6 +160,9 @@ def _wake_settled(tree: Tree, fact: f.WakeSettled) -> None:
     wake.status = fact.status
     wake.limit, wake.limit_at, wake.limit_cap = fact.limit, fact.at, fact.cap
     wake.error, wake.reason, wake.cut, wake.drop = fact.error, fact.reason, fact.cut, fact.drop
+    tree.ready.pop(node.id, None)
+    if fact.cut:
+        tree.cut[node.id] = node
     if wake.waiting:
         wake.waiting = False
         tree.waiting.remove(node)
@@ -163,21 +187,23 @@ def _commit_stop(tree: Tree, node: Node, wake: Wake) -> None:
     batch = None
     if wake.batch is not None:
         batch = tuple(c.copy() for c in wake.batch)
-        _open_again(batch)
+        _open_again(wake, batch)
     wake.checkpoint = Checkpoint(kept, dict(wake.occurrences), batch, False, frozenset(wake.claimed))
     wake.turns_kept = wake.turns
 
 
-def _open_again(batch: Iterable[Call]) -> None:
+def _open_again(wake: Wake, batch: Iterable[Call]) -> None:
     """Calls that were left open at a stop are to be entered when the wake goes on."""
     for c in batch:
         if c.state not in (CallState.DONE, CallState.CUT):
-            c.state, c.limit, c.at, c.request = CallState.NEW, None, None, None
+            m = wake.memory.get(c.key)
+            c.state = CallState.CUT if m is not None and m.doubt() is not None else CallState.NEW
+            c.limit, c.at, c.request = None, None, None
 
 
 def _report_unused(tree: Tree, wake: Wake) -> None:
     wake.unused_answers, wake.unused_children = [], []
-    if wake.attempt == 1 and not wake.divergences:
+    if wake.attempt == 1 and not wake.divergences and not wake.strayed:
         return
     for memory in wake.memory.values():
         wake.unused_answers += memory.replaced
@@ -193,9 +219,20 @@ def _report_unused(tree: Tree, wake: Wake) -> None:
         tree.replays.unused_children += wake.unused_children
 
 
+def _given_up(tree: Tree, fact: f.WakeGivenUp) -> None:
+    node, wake = wake_of(tree, fact.handle)
+    roll_back(tree, node, wake)
+    node.inbox[:0] = wake.items
+    wake.items = []
+    wake.cut = False
+    wake.reason = fact.reason
+    tree.cut.pop(node.id, None)
+
+
 def _handle_closed(tree: Tree, fact: f.HandleClosed) -> None:
     node = tree.nodes[fact.handle]
     node.closed_reason = fact.reason
+    tree.cut.pop(node.id, None)
     dequeue(node)
     move(tree, node, Move.CLOSE)
 
@@ -220,4 +257,5 @@ HANDLERS: dict[type, Callable[[Tree, Any], None]] = {
     f.WakeReopened: _wake_reopened,
     f.WakeSettled: _wake_settled,
     f.HandleClosed: _handle_closed,
+    f.WakeGivenUp: _given_up,
 }

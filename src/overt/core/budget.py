@@ -10,6 +10,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import NamedTuple
 
+from overt._text import size
 from overt.core.facts import Caps
 from overt.core.tree import Node, Tree
 from overt.result import Limit
@@ -90,7 +91,7 @@ def wall_spent(tree: Tree, node: Node, now: int) -> int:
 def next_deadline(tree: Tree) -> int | None:
     """Return when the first wall budget of something that runs is spent (microseconds), or `None`."""
     first: int | None = None
-    for node in tree.nodes.values():
+    for node in tree.walled:
         cap = node.caps.max_wall
         if cap is not None and node.active:
             at = node.wall_since + int(cap * 1e6) - node.wall
@@ -102,7 +103,11 @@ def estimate(node: Node, output: int | None) -> int:
     """Tokens the next call is expected to use: a pure function of the facts."""
     if not node.last_input:
         return FIRST_CALL
-    return node.last_input + node.bytes_since // 4 + (output if output is not None else node.last_output)
+    appended = node.bytes_since
+    if node.wake is not None and node.wake.batch is not None:
+        # The results of the finished batch go into the transcript with this call.
+        appended += sum(size(call.output) for call in node.wake.batch)
+    return node.last_input + appended // 4 + (output if output is not None else node.last_output)
 
 
 def admit_model(tree: Tree, node: Node) -> Admitted | Waits | Stopped:

@@ -142,7 +142,7 @@ def _wake(d: Desk, inp: i.Wake) -> None:
 
 def _interrupt(d: Desk, inp: i.Interrupt) -> None:
     node = _node(d, inp.handle)
-    if _react(node, "interrupt") or node.live or node.open_requests:
+    if _react(node, "interrupt") or node.live or node.open_requests or d.tree.cut:
         interrupt(d, node, reason=inp.reason)
 
 
@@ -159,7 +159,7 @@ def _expire(d: Desk, inp: i.Expire) -> None:
 def _tick(d: Desk, inp: i.Tick) -> None:
     tree = d.tree
     expire(d, drive=True)
-    for node in list(tree.root.below()):
+    for node in sorted(tree.walled, key=lambda n: n.depth):
         cap = node.caps.max_wall
         if cap is None or not node.active or wall_spent(tree, node, tree.now) < cap * 1e6:
             continue

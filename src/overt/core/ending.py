@@ -147,3 +147,18 @@ def interrupt(d: Desk, node: Node, *, reason: str | None = None) -> None:
             close_tree(d, node, "interrupted", reason=reason)
     elif node.wake is not None and node.wake.status is None:
         settle(d, node, "interrupted", reason=reason)
+    elif node.wake is not None and node.wake.cut:
+        _give_up(d, node, node.wake, reason=reason)
+
+
+def _give_up(d: Desk, node: Node, wake: Wake, *, reason: str | None) -> None:
+    """End a wake that was cut off: nobody will recover it."""
+    for call in wake.batch or ():
+        if call.request is not None and d.tree.requests[call.request].status == "open":
+            d.emit(f.RequestCancelled(node.id, call.request))
+    d.emit(f.WakeGivenUp(node.id, reason))
+    if node.task_call is not None:
+        _return_to_parent(d, node)
+        close_tree(d, node, "interrupted")
+    elif wake.closes:
+        close_tree(d, d.tree.root, "closed")

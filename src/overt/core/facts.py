@@ -57,6 +57,7 @@ __all__ = (
     "RunOpened",
     "Tokens",
     "WakeDropped",
+    "WakeGivenUp",
     "WakeParked",
     "WakeQueued",
     "WakeReopened",
@@ -294,6 +295,8 @@ class Diverged(NamedTuple):
     handle: str
     wanted: str
     unclaimed: str
+    question: bool = True
+    """Whether it is a question, which is asked; a delegation is not started."""
 
 
 class HostAsked(NamedTuple):
@@ -478,6 +481,13 @@ class WakeSettled(NamedTuple):
     reason: str | None = None
 
 
+class WakeGivenUp(NamedTuple):
+    """A wake that was cut off will not go on: it was interrupted for good."""
+
+    handle: str
+    reason: str | None = None
+
+
 class HandleClosed(NamedTuple):
     """A handle is closed; it can be read and nothing else."""
 
@@ -528,6 +538,7 @@ Fact = (
     | BudgetRaised
     | WakeSettled
     | HandleClosed
+    | WakeGivenUp
 )
 
 FACTS: dict[str, type[Fact]] = {

@@ -55,6 +55,8 @@ def _ask_doubts(d: Desk, node: Node, wake: Wake, *, host: bool) -> None:
 def recover(d: Desk, inp: Recover) -> None:
     """Go on with every wake whose own call was cut off, and with failed ones; leaves first."""
     tree = d.tree
+    if not (tree.open or tree.cut or tree.ready or tree.root.live or (inp.failed and _failed(tree.root))):
+        return
     d.emit(f.ResumeBegun(inp.verb, dead=True))
     hosts: list[str] = []
     tell: list[str] = []
@@ -96,6 +98,12 @@ def recover(d: Desk, inp: Recover) -> None:
     for node in tree.nodes.values():
         if node.queue:
             d.touch(node)
+
+
+def _failed(root: Node) -> bool:
+    return any(
+        n.wake is not None and n.wake.status == "error" and n.state is not State.CLOSED for n in root.below()
+    )
 
 
 def extend(d: Desk, inp: Extend) -> None:

@@ -66,7 +66,10 @@ def batch_messages(tree: Tree, batch: Sequence[Call], why: str) -> list[Message]
             text, is_error = call.output, call.is_error
             metadata: dict[str, Any] = json.loads(call.metadata) if call.metadata else {}
         else:
-            text, is_error, metadata = f"not run ({call.limit or why})", True, {}
+            in_doubt = call.state == CallState.CUT
+            what = "entered, outcome unknown" if in_doubt else "not run"
+            text, is_error = f"{what} ({call.limit or why})", True
+            metadata = {"in_doubt": True} if in_doubt else {}
         messages.append(
             trusted(
                 ToolMessage,
@@ -92,8 +95,23 @@ def committed(tree: Tree, node: Node, wake: Wake | None) -> list[Message]:
     return kept + batch_messages(tree, checkpoint.batch or (), "stopped")
 
 
+def doubts(wake: Wake | None) -> list[str]:
+    """Return the calls of a wake that were entered and left without an outcome, and are not to be repeated."""
+    return (
+        [] if wake is None else [f"{m.tool}({m.args})" for m in wake.memory.values() if m.doubt() is not None]
+    )
+
+
 def status_text(tree: Tree, node: Node) -> str:
-    """Return one sentence for people that says how the last wake of a handle stands, with the reason."""
+    """Return what a handle's last wake said, or one sentence for people that contains the reason it did not."""
+    text = _status_text(node)
+    left = doubts(node.wake)
+    if left and node.wake is not None and node.wake.status is not None:
+        text = f"{text} In doubt, entered and left without an outcome: {', '.join(left)}."
+    return text
+
+
+def _status_text(node: Node) -> str:
     wake = node.wake
     if wake is None:
         return f"{node.id} has done nothing yet." if node.closed_reason is None else f"{node.id} is closed."
@@ -121,7 +139,7 @@ def child_outcome(tree: Tree, child: Node) -> tuple[str, bool, str]:
     status = "closed" if wake is None or wake.status is None else wake.status
     text = status_text(tree, child)
     done = status == "done"
-    metadata = {
+    metadata: dict[str, object] = {
         "agent": child.agent,
         "handle": child.id,
         "status": status,
@@ -129,4 +147,6 @@ def child_outcome(tree: Tree, child: Node) -> tuple[str, bool, str]:
         "turns": child.turns,
         "total_tokens": child.total.tokens,
     }
+    if left := doubts(wake):
+        metadata["in_doubt"] = left
     return text if done else f"[{status}] {text}", not done, json.dumps(metadata, separators=(",", ":"))

@@ -69,7 +69,7 @@ def match_delegations(d: Desk, node: Node, wake: Wake) -> bool:
             left = unclaimed(d.tree, wake)
             if left is not None:
                 wanted = describe(wake.memory[call.key])
-                d.emit(f.Diverged(node.id, wanted, left))
+                d.emit(f.Diverged(node.id, wanted, left, question=False))
                 fail(d, node, diverged_error(wanted, left), drop=True)
                 return True
             return False

@@ -176,7 +176,8 @@ def check(tree: Tree, answer: AnswerSpec, now: int) -> RequestState:
             f"run {tree.run_id} has no request {answer.request!r}; open: {listed}", open=open_ids
         )
     at = request.question.expires_at
-    expired = request.answer is not None and request.answer.reason == "expired"
+    expired = request.answer is not None and request.answer.reason == "expired" and request.answer.by is None
+    expired = expired and at is not None and request.answered_at >= at
     if at is not None and (expired or (request.status == "open" and at <= now)):
         raise RequestExpired(
             f"request {request.id} expired at {when(at).isoformat()}; recover() goes on with that",
@@ -187,7 +188,7 @@ def check(tree: Tree, answer: AnswerSpec, now: int) -> RequestState:
         same = (
             recorded.ok == answer.ok
             and recorded.reason == answer.reason
-            and recorded.data == (None if answer.data is None else json.loads(answer.data))
+            and (request.answer is None or request.answer.data == answer.data)
         )
         raise AlreadyAnswered(
             f"request {request.id} was {request.status} at {recorded.at}", answer=recorded, same=same
@@ -217,13 +218,11 @@ def deliver(d: Desk, inp: Deliver) -> None:
     tree = d.tree
     check_list(tree, [answer.request for answer in inp.answers])
     requests = [check(tree, answer, tree.now) for answer in inp.answers]
-    if tree.root.live == 0:
+    if tree.root.live == 0 or tree.replays is None:
         d.emit(f.ResumeBegun("resume"))
-        # What expired since the run parked goes on too, in whatever branch it is.
-        for node in tree.nodes.values():
-            batch = node.wake.batch if node.state is State.SUSPENDED and node.wake is not None else None
-            if any(c.state == CallState.NEW for c in batch or ()):
-                d.touch(node)
+    # What expired since the run parked goes on too, in whatever branch it is.
+    for node in reversed(tree.ready.values()):
+        d.touch(node)
     for request, answer in zip(requests, inp.answers, strict=True):
         _give(d, request, answer, inp.policy)
 
@@ -293,8 +292,8 @@ def expire(d: Desk, *, drive: bool) -> None:
     tree = d.tree
     due = [
         r
-        for r in tree.requests.values()
-        if r.status == "open" and r.question.expires_at is not None and r.question.expires_at <= tree.now
+        for r in tree.expiring.values()
+        if r.question.expires_at is not None and r.question.expires_at <= tree.now
     ]
     for request in due:
         _give(d, request, AnswerSpec(request.id, False, None, "expired"), None, touch=drive)

@@ -238,8 +238,10 @@ class Wake:
         "partial",
         "prompt",
         "reason",
+        "rebuy",
         "rewind_due",
         "status",
+        "strayed",
         "text",
         "turns",
         "turns_kept",
@@ -260,6 +262,8 @@ class Wake:
         """Turns of this attempt."""
         self.turns_kept: int = 0
         """Those of them that are in the checkpoint."""
+        self.rebuy: int = 0
+        """Turns of earlier attempts this one has not bought again yet."""
         self.flushed: int = 0
         """Messages of the current batch that are in the transcript already (after a limit stop)."""
         self.hosts: int = 0
@@ -274,6 +278,9 @@ class Wake:
         """Keys that a call of this attempt has."""
         self.rewind_due: bool = False
         self.divergences: int = 0
+        """Questions that strayed."""
+        self.strayed: bool = False
+        """Whether a delegation did."""
         self.waiting: bool = False
         """A model call waits for reservations in flight."""
         self.model: int = 0
@@ -415,6 +422,8 @@ class Tree:
         "agent",
         "before",
         "entry",
+        "cut",
+        "expiring",
         "has_wall",
         "next_effect",
         "nodes",
@@ -422,12 +431,14 @@ class Tree:
         "open",
         "plan",
         "policy",
+        "ready",
         "replays",
         "requests",
         "root",
         "run_id",
         "seq",
         "waiting",
+        "walled",
     )
 
     def __init__(self) -> None:
@@ -446,6 +457,14 @@ class Tree:
         self.replays: Replays | None = None
         self.has_wall: bool = False
         """Whether a handle has a cap on its running time."""
+        self.walled: list[Node] = []
+        """Handles with such a cap."""
+        self.ready: dict[str, Node] = {}
+        """Suspended handles with a call that has its answer: what an expiry left to go on."""
+        self.expiring: dict[str, RequestState] = {}
+        """Open requests with a time to be answered by."""
+        self.cut: dict[str, Node] = {}
+        """Handles whose wake was cut off and can be recovered."""
         self.seq: int = 0
         """Position of the last fact."""
         self.now: int = 0

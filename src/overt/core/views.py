@@ -61,11 +61,17 @@ def open_requests(tree: Tree, node: Node) -> Iterator[RequestState]:
             yield from open_requests(tree, child)
 
 
-def request_view(tree: Tree, request: RequestState) -> Request:
-    """Return a request as its readers see it, with what answering it repeats."""
+def request_view(tree: Tree, request: RequestState, *, parked: bool = False) -> Request:
+    """Return a request as its readers see it, with what answering it repeats.
+
+    Args:
+        tree: The run.
+        request: The request.
+        parked: Say what an answer repeats once everything that waits for it has parked, where it has not yet.
+    """
     q = request.question
     data: dict[str, Any] = json.loads(q.data)
-    replays, turns = _repeats(tree, request)
+    replays, turns = _repeats(tree, request, parked=parked)
     return trusted(
         Request,
         id=request.id,
@@ -82,7 +88,7 @@ def request_view(tree: Tree, request: RequestState) -> Request:
     )
 
 
-def _repeats(tree: Tree, request: RequestState) -> tuple[tuple[ReplayedCall, ...], int]:
+def _repeats(tree: Tree, request: RequestState, *, parked: bool) -> tuple[tuple[ReplayedCall, ...], int]:
     """What a durable answer runs again: finished `rerun` calls and turns of every wake that would rewind."""
     if tree.policy != "rewind" or request.question.kind in ("budget", "in_doubt"):
         return (), 0
@@ -93,7 +99,7 @@ def _repeats(tree: Tree, request: RequestState) -> tuple[tuple[ReplayedCall, ...
     turns = 0
     for node in asker.chain:
         wake = node.wake
-        if wake is None or node.state is not State.SUSPENDED:
+        if wake is None or not (node.state is State.SUSPENDED or (parked and node.state is State.RUNNING)):
             continue
         turns += wake.turns - wake.turns_kept
         again = {c.key for c in wake.checkpoint.batch or () if c.state != CallState.DONE}
@@ -230,7 +236,7 @@ def result_of(tree: Tree, node: Node, *, live: bool) -> TaskResult[Any]:
 
 
 def _cut_below(node: Node) -> bool:
-    return any(n.wake is not None and n.wake.cut for n in node.below())
+    return any(n.wake is not None and n.wake.cut and n.state is not State.CLOSED for n in node.below())
 
 
 def ledger_of(tree: Tree, node: Node, *, live: bool) -> Ledger:

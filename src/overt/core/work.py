@@ -10,6 +10,7 @@ from overt.core.desk import Desk
 from overt.core.ending import fail, settle, stop
 from overt.core.inputs import ModelDone
 from overt.core.replay import match_delegations
+from overt.core.suspension import ask_doubt
 from overt.core.tree import Call, CallState, Node, Wake
 from overt.result import Limit, State
 
@@ -44,6 +45,9 @@ def _advance(d: Desk, node: Node, wake: Wake) -> None:
     if wake.model or wake.waiting:
         return
     if wake.batch is not None:
+        for c in wake.batch:
+            if c.state == CallState.CUT:
+                ask_doubt(d, node, wake, c)
         if not wake.rewind_due:
             enter_new(d, node, wake)
         if not _drained(d, node, wake):

@@ -93,8 +93,9 @@ def _leave(arguments: argparse.Namespace, folder: Path, code: int) -> None:
     elif code != 0:
         print(f"\nThe run is in {folder}; this goes on with it:\n  {_again(arguments, folder)}")
     elif arguments.keep or arguments.open is not None:
-        print(f"\n  Kept in {folder}: {DATABASE} is the journal, {LEDGER} what the tools did.")
-        print(f"  Look at it again: {_again(arguments, folder)}")
+        print(f"\n  Kept in {folder}:")
+        print(f"  {DATABASE} is the journal, {LEDGER} what the tools did.")
+        print(f"  Look at it again:\n    {_again(arguments, folder)}")
     else:
         shutil.rmtree(folder)
 

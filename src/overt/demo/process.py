@@ -72,7 +72,7 @@ def _answer(folder: Path, how: str) -> int:
         answer = _decide(result.pending, folder, how)
         result, runtime = anyio.run(partial(_go_on, folder, answer))
     print()
-    screen.result(result)
+    screen.result(result, runtime)
     screen.ledger(runtime)
     screen.counts(folder)
     return 0 if result.status is Status.DONE else 1

@@ -6,6 +6,7 @@ import io
 import os
 import sys
 import textwrap
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -53,15 +54,21 @@ def request(given: Request, policy: ResumePolicy) -> None:
     field("repeats", f"{_count(given.turns_again, 'turn')} bought again; runs again: {_calls(given.replays)}")
 
 
-def result(given: TaskResult[Any]) -> None:
-    """Print a result."""
+def result(given: TaskResult[Any], runtime: Runtime[Any] | None = None) -> None:
+    """Print a result; with its runtime also whose turns were bought again, and what `continue` would have cost."""
     field("result", f"{given.status}: {given.text}")
     field("tokens", f"{given.own_tokens:,} the coordinator's own, {given.total_tokens:,} with its team")
     replay = given.replay
     if replay is not None:
-        field("replay", f"attempt {replay.attempt}; {_count(replay.turns_bought_again, 'turn')} bought again")
+        turns, tokens = _bought_again(runtime)
+        again = f"{_count(replay.turns_bought_again, 'turn')} bought again"
+        whose = ", ".join(f"{number} of {handle}" for handle, number in turns.items())
+        field("replay", f"attempt {replay.attempt}; {again}" + (f": {whose}" if whose else ""))
         field("", f"ran again: {_calls(replay.calls_rerun)}")
         field("", f"recorded result used: {_calls(replay.calls_reused)}")
+        if tokens:
+            less = given.total_tokens - tokens
+            field("", f"continue would have cost about {less:,} tokens, not {given.total_tokens:,}")
     if given.status is Status.INCOMPLETE:
         field("limit", f"{given.limit} at {given.limit_at}")
 
@@ -78,6 +85,25 @@ def counts(folder: Path) -> None:
     for what in ("track", "look_up", "refund", "send_voucher"):
         keys = [line["key"] for line in lines if line["what"] == what]
         print(f"    {what:<13} {len(keys)}    {_count(len(set(keys)), 'idempotency key')}")
+    print("  A tool call counts once in an attempt, also if it only asked; task is one.")
+    print("  A line of the file is an effect.")
+
+
+def _bought_again(runtime: Runtime[Any] | None) -> tuple[Counter[str], int]:
+    """Return the turns that rewinds bought again, by the last part of the handle's id, and what they had cost."""
+    turns: Counter[str] = Counter()
+    tokens = 0
+    attempt: defaultdict[str, list[int]] = defaultdict(list)
+    for event in () if runtime is None else runtime.events():
+        if event.kind == "wake_started":
+            attempt[event.handle].clear()
+        elif event.kind == "model_replied":
+            input_output: Any = event.data.get("tokens") or ()
+            attempt[event.handle].append(sum(input_output[:2]))
+        elif event.kind == "rewound" and attempt[event.handle]:
+            turns[event.handle.rpartition("/")[2]] += len(attempt[event.handle])
+            tokens += sum(attempt.pop(event.handle))
+    return turns, tokens
 
 
 def _calls(calls: Iterable[ReplayedCall]) -> str:

@@ -38,7 +38,8 @@ async def _checked(driver: Driver, answer: Answer[Any]) -> i.AnswerSpec:
     try:
         state = check(driver.tree, i.AnswerSpec(answer.id, answer.ok, data, answer.reason), driver.now())
     except RequestExpired:
-        await driver.step(i.Expire(drive=False))
+        # Beside other work nobody will call `recover`: what follows from the expiry runs now.
+        await driver.step(i.Expire(drive=driver.tree.root.live > 0))
         raise
     request = request_view(driver.tree, state)
     spec = answer_spec(request, answer)

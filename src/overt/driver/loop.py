@@ -313,9 +313,11 @@ class Driver(Intake):
         """Whether something is being decided or performed here; what else the journal shows under way is not."""
         return self._group is not None and (self._at_work > 0 or self._pumping or bool(self._queue))
 
-    def tells(self) -> bool:
-        """Whether `on_pending` is still to be told of something."""
-        return self.crew.on_pending is not None and has_notices(self.tree)
+    def tells(self, below: str = "root") -> bool:
+        """Whether `on_pending` is being told of something in a handle or below it."""
+        return self.crew.on_pending is not None and has_notices(
+            self.tree, mine=self._mine, before=self._next, below=below
+        )
 
     def quiet(self) -> bool:
         """Whether nothing runs, waits for a slot, or has to be told."""

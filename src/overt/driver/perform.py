@@ -295,7 +295,7 @@ async def perform_notify(driver: Driver, effect: Notify, before: int) -> i.Input
     if tell is None:
         return i.NotifyDone(effect.id)
     try:
-        await InContext(tell, request_view(tree, tree.requests[effect.request]))
+        await InContext(tell, request_view(tree, tree.requests[effect.request], parked=True))
     except BaseException as error:  # noqa: BLE001  # the host's own failure; the request stays open
         await let_through(error, before, driver.host)
         return i.NotifyDone(effect.id, _short(describe(error)))

@@ -6,14 +6,18 @@ from collections.abc import Set as AbstractSet
 
 from overt.core.effects import Notify
 from overt.core.tree import Tree
-from overt.result import State
 
 __all__ = ("has_cut", "has_notices")
 
 
-def has_notices(tree: Tree) -> bool:
-    """Whether `on_pending` is still to be told of something."""
-    return any(isinstance(effect, Notify) for effect in tree.open.values())
+def has_notices(tree: Tree, *, mine: AbstractSet[int], before: int, below: str) -> bool:
+    """Whether `on_pending` is being told, here, of something in a handle or below it."""
+    return any(
+        isinstance(effect, Notify)
+        and (effect.id in mine or effect.id >= before)
+        and (below == "root" or f"{effect.handle}/".startswith(f"{below}/"))
+        for effect in tree.open.values()
+    )
 
 
 def has_cut(tree: Tree, *, mine: AbstractSet[int], before: int) -> bool:
@@ -26,6 +30,4 @@ def has_cut(tree: Tree, *, mine: AbstractSet[int], before: int) -> bool:
     """
     if not mine.isdisjoint(tree.open):
         return False
-    return any(not isinstance(e, Notify) and e.id < before for e in tree.open.values()) or any(
-        n.wake is not None and n.wake.cut and n.state is not State.CLOSED for n in tree.nodes.values()
-    )
+    return bool(tree.cut) or any(effect.id < before for effect in tree.open.values())

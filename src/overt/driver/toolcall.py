@@ -217,7 +217,7 @@ def _asked(effect: CallTool, entry: Entry) -> i.Input:
 def _returned(effect: CallTool, entry: Entry, call: Call, result: ToolResult) -> i.Input:
     question = question_of(result)
     if question is not None:
-        return i.ToolAsked(effect.id, core_question(question, call), len(entry.memory.slots))
+        return i.ToolAsked(effect.id, core_question(question, call), len(entry.recorded))
     metadata = encode(dict(result.metadata)) if result.metadata else None
     return i.ToolDone(effect.id, result.output, result.is_error, metadata)
 
