@@ -34,7 +34,7 @@ from overt import (
 from overt._planning import declared
 from overt.agent import instructions, resolve_team
 from overt.clock import SystemClock
-from overt.message import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
+from overt.message import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 from overt.options import check_run as check_options
 from overt.options import model_of
 from overt.stores import MemoryStore
@@ -321,7 +321,7 @@ def test_a_history_no_provider_takes_is_refused(history: Any, match: str) -> Non
 
 
 async def test_a_balanced_history_is_taken() -> None:
-    history = [
+    history: list[Message] = [
         SystemMessage(text="s"), HI, calls("c1", "c2"), returned("c2"), returned("c1"), AssistantMessage(text="so"),
         calls("c3"), returned("c3"),
     ]  # fmt: skip
