@@ -67,6 +67,14 @@ class Intake(ABC):
     @abstractmethod
     def _break(self, error: BaseException) -> None: ...
 
+    def _opened(self) -> None:
+        """The run is stored."""
+        self.first = None
+
+    def _fail(self, error: BaseException) -> None:
+        if self.broken is None:
+            self.broken = error
+
     @abstractmethod
     def _look(self) -> None: ...
 
