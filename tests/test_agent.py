@@ -25,14 +25,20 @@ from overt import (
     MissingDeps,
     ModelSettings,
     NoModel,
+    ResumePolicy,
+    Runtime,
     ToolContext,
     UsageError,
     tool,
 )
 from overt._planning import declared
 from overt.agent import instructions, resolve_team
+from overt.clock import SystemClock
+from overt.message import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 from overt.options import check_run as check_options
 from overt.options import model_of
+from overt.stores import MemoryStore
+from overt.testing import MockModel, say
 
 
 def check_run(agent: Agent[Any, Any], options: dict[str, Any]) -> None:
@@ -240,6 +246,87 @@ def test_the_agents_model_then_the_runs_then_the_entry_agents() -> None:
 def test_options_are_checked(options: dict[str, object]) -> None:
     with pytest.raises(DefinitionError, match=f"option '{next(iter(options))}'"):
         check_run(Agent("a", does="d"), {"model": "x:y", **options})
+
+
+class NoSleep:
+    def now(self) -> None: ...
+    def monotonic(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"resume_policy": "rewnd"}, "option 'resume_policy' is 'rewind' or 'continue', not 'rewnd'"),
+        ({"resume_policy": None}, "'rewind' or 'continue', not None"),
+        ({"resume_policy": ["rewind"]}, "'rewind' or 'continue'"),
+        ({"wait_for": 3}, "option 'wait_for' has to be a function, not int"),
+        ({"on_pending": "print"}, "option 'on_pending' has to be a function, not str"),
+        ({"verify_answer": True}, "option 'verify_answer' has to be a function, not bool"),
+        ({"clock": 3}, "option 'clock' has to be a Clock: int has no method 'now'"),
+        ({"clock": NoSleep()}, "option 'clock' .* NoSleep has no method 'sleep'"),
+        ({"clock": SystemClock}, "option 'clock' has to be a Clock, not the class SystemClock"),
+        ({"store": "runs.db"}, r"option 'store' .* SQLiteStore\(path\), not str"),
+        ({"store": MemoryStore}, "option 'store' .* not the class MemoryStore"),
+    ],
+)
+def test_what_a_host_hands_in_is_checked(options: dict[str, object], match: str) -> None:
+    with pytest.raises(DefinitionError, match=match):
+        Runtime(Agent("a", does="d", model=MockModel([])), **cast("Any", options))
+
+
+def test_what_is_fine_passes() -> None:
+    for policy in ("continue", ResumePolicy.REWIND):
+        check_run(Agent("a", does="d", model="x:y"), {"resume_policy": policy, "clock": SystemClock()})
+    nothing = {"wait_for": None, "on_pending": None, "verify_answer": None, "clock": None, "store": None}
+    check_run(Agent("a", does="d", model="x:y"), nothing)
+
+
+@pytest.mark.parametrize("store", ["runs.db", Path("runs.db"), MemoryStore])
+async def test_open_says_what_a_store_is(store: Any) -> None:
+    with pytest.raises(UsageError, match=r"SQLiteStore\(path\)"):
+        await Runtime.open(Agent("a", does="d", model="x:y"), "run", store=store)
+
+
+def calls(*ids: str) -> AssistantMessage:
+    return AssistantMessage(tool_calls=tuple(ToolCall(id=id, name="look") for id in ids))
+
+
+def returned(id: str) -> ToolMessage:
+    return ToolMessage(text="r", call_id=id, name="look")
+
+
+HI = UserMessage(text="hi")
+
+
+@pytest.mark.parametrize(
+    ("history", "match"),
+    [
+        ("hi", "has to be a list of messages, not str"),
+        (HI, "has to be a list of messages, not UserMessage"),
+        (["hi"], "item 0 has to be a message .* not str"),
+        ([HI, {"role": "user", "text": "hi"}], "item 1 has to be a message .* not dict"),
+        ([HI, calls("c1")], "call 'c1' of item 1 has no result"),
+        ([calls("c1", "c2"), returned("c1"), HI], "call 'c2' of item 0 has no result"),
+        ([calls("c1"), HI, returned("c1")], "call 'c1' of item 0 has no result"),
+        ([calls("c1"), calls("c2"), returned("c2")], "call 'c1' of item 0 has no result"),
+        ([HI, returned("c9")], "item 1 is a result of call 'c9'"),
+        ([calls("c1"), returned("c1"), returned("c1")], "item 2 is a result of call 'c1'"),
+        ([calls("c1"), returned("c2")], "item 1 is a result of call 'c2'"),
+        ([calls("c1", "c1"), returned("c1")], "item 0 has two calls 'c1'"),
+    ],
+)
+def test_a_history_no_provider_takes_is_refused(history: Any, match: str) -> None:
+    with pytest.raises(DefinitionError, match=f"option 'history'.*{match}"):
+        Runtime(Agent("a", does="d", model=MockModel([])), history=history)
+
+
+async def test_a_balanced_history_is_taken() -> None:
+    history: list[Message] = [
+        SystemMessage(text="s"), HI, calls("c1", "c2"), returned("c2"), returned("c1"), AssistantMessage(text="so"),
+        calls("c3"), returned("c3"),
+    ]  # fmt: skip
+    result, runtime = await Agent("a", does="d", model=MockModel([say("end")])).run("go", history=history)
+    assert list(runtime.transcript(result.handle))[:-2] == history
 
 
 # ------------------------------------------------------------------ instructions

@@ -293,6 +293,40 @@ async def test_verify_answer_is_asked_before_anything_changes(sync: bool) -> Non
     assert result.status is Status.DONE
 
 
+@pytest.mark.parametrize("sync", [False, True])
+async def test_a_verify_answer_that_raises_refuses(sync: bool) -> None:
+    broken = [True]
+    failure = ConnectionError("directory down")
+
+    def verify(request: Request, answer: Answer[Any]) -> bool:
+        if broken:
+            raise failure
+        return True
+
+    async def verify_later(request: Request, answer: Answer[Any]) -> bool:
+        return verify(request, answer)
+
+    requests, runtime = await parked(verify_answer=verify if sync else verify_later)
+    before = runtime.trace()
+    with pytest.raises(InvalidAnswer, match="verify_answer raised ConnectionError") as caught:
+        await runtime.resume([yes(r) for r in requests])
+    assert caught.value.__cause__ is failure
+    assert caught.value.places
+    assert requests[0].id in str(caught.value)
+    assert runtime.trace() == before
+    broken.clear()
+    assert (await runtime.resume([yes(r) for r in requests])).status is Status.DONE
+
+
+async def test_a_verify_answer_may_say_why() -> None:
+    def verify(request: Request, answer: Answer[Any]) -> bool:
+        raise InvalidAnswer("not on a Sunday", places=("$: Sunday",))
+
+    requests, runtime = await parked(verify_answer=verify)
+    with pytest.raises(InvalidAnswer, match=r"^not on a Sunday$"):
+        await runtime.resume(yes(requests[0]))
+
+
 # --------------------------------------------------------------- copies
 
 

@@ -122,6 +122,18 @@ async def test_verify_answer_refuses_an_inline_answer_too() -> None:
     assert result.status is Status.PENDING
 
 
+async def test_verify_answer_that_raises_parks_an_inline_answer() -> None:
+    def verify(request: Request, answer: Answer[Any]) -> bool:
+        if not answer.by:
+            raise ConnectionError("directory down")
+        return True
+
+    result, runtime = await agent(ASKS, approve).run("go", wait_for=Interpreter(True), verify_answer=verify)
+    assert result.status is Status.PENDING
+    assert any("verify_answer raised ConnectionError" in line for line in runtime.trace())
+    assert (await runtime.resume(yes(result, by="ada"))).status is Status.DONE
+
+
 async def test_states_of_an_inline_and_of_a_durable_answer() -> None:
     async def host(request: Request) -> Answer[Any]:
         states.append(str(runtime.inspect("root/w.1").state))

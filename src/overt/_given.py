@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from overt._text import clean
 from overt.errors import UsageError
@@ -19,19 +19,19 @@ def answers_given(answer: object) -> list[Answer[Any]]:
     Raises:
         UsageError: It is neither an `Answer` nor a list of them.
     """
-    given = [answer] if isinstance(answer, Answer) else answer
-    if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
+    if isinstance(answer, Answer):
+        return [answer]
+    if not isinstance(answer, Sequence) or isinstance(answer, (str, bytes)):
         raise UsageError(
             f"resume takes an Answer or a list of them, not {type(answer).__name__}: Answer(id=…, ok=…)"
         )
-    answers: list[Answer[Any]] = []
+    given = list(cast("Sequence[object]", answer))
     for item in given:
         if not isinstance(item, Answer):
             raise UsageError(
                 f"resume takes Answers, and the list has a {type(item).__name__}: Answer(id=…, ok=…)"
             )
-        answers.append(item)
-    return answers
+    return cast("list[Answer[Any]]", given)
 
 
 def policy_given(policy: object) -> str | None:

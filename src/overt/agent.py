@@ -37,12 +37,16 @@ class Agent(Generic[DepsT, OutputT]):
 
     `Agent[DepsT, OutputT]`: what its tools are given as `ctx.deps`, and what a finished run's `output` is.
 
+    Where a tool may ask, tools run more than once: see `Runtime.resume` for what is repeated, and `ToolContext.once`
+    and `@tool(on_replay="reuse")` for what is not.
+
     Attributes:
         name: Unique among the agents of a run; part of handle ids.
         does: What it is for, in a sentence: what a parent that may delegate to it is told.
         tools: What it may call, in the order the model is told of them.
-        soul: Its instructions, or a function that makes them of the deps when a run starts; `None` for none.
-        soul_file: File with its instructions, read when a run starts; `None` for none.
+        soul: Its instructions, or a function that makes them of the deps; `None` for none. It is called once a
+            `Runtime`, at the agent's first turn; if it raises, the wake ends with an error of source `runtime`.
+        soul_file: File with its instructions, read once a `Runtime`, at the agent's first turn; `None` for none.
         team: Agents it may delegate to.
         budget: Caps on each of its handles; `None` takes the defaults of `Budget`.
         model: Its model; `None` takes the run's.
@@ -153,8 +157,9 @@ class Agent(Generic[DepsT, OutputT]):
             name: Unique among the agents of a run: up to 128 characters, no `/` and no line breaks.
             does: What it is for, in a sentence; not empty.
             tools: What it may call.
-            soul: Its instructions, or a function that makes them of the deps. Not together with `soul_file`.
-            soul_file: File with its instructions in UTF-8, which has to exist now and is read when a run starts.
+            soul: Its instructions, or a function that makes them of the deps, called at its first turn. Not together
+                with `soul_file`.
+            soul_file: File with its instructions in UTF-8, which has to exist now and is read at its first turn.
             team: Agents it may delegate to, with the tool `task`. Their deps have to accept this agent's.
             budget: Caps on each of its handles; `None` takes the defaults of `Budget`.
             model: A `Model`, a string such as `"openai:gpt-5-mini"`, or `None` for the run's.
@@ -271,7 +276,7 @@ def in_event_loop() -> bool:
 
 
 def instructions(agent: Agent[Any, Any], deps: object) -> str | None:
-    """Return an agent's instructions for a run that starts now, `None` for none.
+    """Return an agent's instructions as of now, `None` for none.
 
     Raises:
         DefinitionError: The file is gone or no UTF-8, or the function returned no text.

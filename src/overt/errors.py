@@ -2,7 +2,7 @@
 
 ```
 OvertError
-├── UsageError                what the caller did cannot be done; nothing has changed
+├── UsageError                what the caller did cannot be done; nothing has changed but for RequestExpired
 │   ├── DefinitionError       an agent, tool or option is declared wrongly
 │   ├── NoModel  MissingDeps
 │   ├── UnknownHandle  HandleClosed  SpawnRefused  AwaitingAnswer
@@ -61,7 +61,10 @@ class OvertError(Exception):
 
 
 class UsageError(OvertError):
-    """The caller asked for something that cannot be done. Nothing was changed and nothing was stored."""
+    """The caller asked for something that cannot be done. Nothing was changed and nothing was stored.
+
+    One exception: where the answer comes too late, the expiry itself is stored, and `RequestExpired` says so.
+    """
 
 
 class DefinitionError(UsageError):
@@ -135,7 +138,7 @@ class AlreadyAnswered(UsageError):
 
 
 class RequestExpired(UsageError):
-    """The answer came after `expires_at`; the runtime has answered `ok=False, reason="expired"` itself.
+    """The answer came after `expires_at`; the runtime has answered `ok=False, reason="expired"` itself, durably.
 
     Attributes:
         expires_at: When the request expired (aware).
@@ -147,7 +150,7 @@ class RequestExpired(UsageError):
 
 
 class InvalidAnswer(UsageError):
-    """The answer's data does not fit the request's `answer_schema`, or `verify_answer` refused it.
+    """The answer's data does not fit the request's `answer_schema`, or `verify_answer` refused it or raised.
 
     Attributes:
         places: One `"$.path: what is wrong"` for every place found.
@@ -179,7 +182,7 @@ class StoreError(OvertError):
 
 
 class RunNotFound(StoreError):
-    """The store holds no run of this id."""
+    """The store holds no run of this id, or its file does not exist; of an SQLite store the message names the file."""
 
 
 class RunExists(StoreError):
@@ -216,6 +219,8 @@ class ModelError(OvertError):
         type: Short name for `ErrorInfo.type`; the class name by default.
         retryable: Whether the same request may succeed later.
         detail: The provider's body, already without credentials, or `None`.
+
+    Where the status is 401 or 403 the run keeps only type and status: message and detail may hold credentials.
     """
 
     def __init__(

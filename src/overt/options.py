@@ -10,14 +10,14 @@ from typing_extensions import TypedDict, TypeVar
 from overt.clock import Clock
 from overt.errors import DefinitionError, MissingDeps, NoModel
 from overt.journal.store import Store
-from overt.message import Message, Model
+from overt.message import AssistantMessage, Message, Model, SystemMessage, ToolMessage, UserMessage
 from overt.policy import Budget, ResumePolicy
 from overt.request import Answer, Request, WaitFor
 
 if TYPE_CHECKING:
     from overt.agent import Agent
 
-__all__ = ("Options", "check_run", "model_of")
+__all__ = ("Options", "check_run", "check_store", "model_of")
 
 DepsT = TypeVar("DepsT", default=None)
 
@@ -36,15 +36,15 @@ class Options(TypedDict, Generic[DepsT], total=False):
     resume_policy: ResumePolicy
     """What an answer to a parked run does with the work since the checkpoint. `REWIND` if left out."""
     history: Sequence[Message]
-    """Messages the transcript begins with."""
+    """Messages the transcript begins with: each tool call in them with its result right after."""
     budget: Budget
     """Caps of the root: the whole tree's bill."""
     wait_for: WaitFor
     """Answers requests at once, where no agent's own does."""
     on_pending: Callable[[Request], Awaitable[None]]
-    """Told of every request at least once, after it is durable."""
+    """Told, at least once, of every request that no interpreter answers, after it is durable."""
     verify_answer: Callable[[Request, Answer[Any]], bool | Awaitable[bool]]
-    """Asked before an answer is accepted; false refuses it."""
+    """Asked before an answer is accepted; false refuses it, and so does an exception."""
     clock: Clock
     """Where time comes from. Left out: the machine's."""
     inbox_cap: int
@@ -65,6 +65,8 @@ _LEAST = {"inbox_cap": 1, "max_concurrent_turns": 1, "max_divergences": 0, "max_
 
 
 _KNOWN = frozenset(Options.__annotations__)
+_POLICIES = tuple(ResumePolicy)
+_MESSAGES = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
 
 
 def check_run(
@@ -86,11 +88,10 @@ def check_run(
         known = ", ".join(sorted(_KNOWN))
         hint = f"; say it as budget=Budget({min(unknown)}=…)" if min(unknown) in Budget.model_fields else ""
         raise DefinitionError(f"unknown option {min(unknown)!r}{hint}; the options are {known}")
-    store = options.get("store")
-    if store is not None and not (hasattr(store, "append") and hasattr(store, "claim")):
-        raise DefinitionError(
-            f"option 'store' has to be a store such as SQLiteStore(path), not {type(store).__name__}"
-        )
+    check_store(options.get("store"))
+    _check_functions(options)
+    _check_policy(options)
+    _check_history(options.get("history", ()))
     budget = options.get("budget")
     if budget is not None and not isinstance(budget, Budget):
         raise DefinitionError(f"option 'budget' has to be a Budget, not {type(budget).__name__}")
@@ -125,6 +126,80 @@ def check_run(
                 "give the run deps=…"
             )
         model_of(member, entry=agent, options=options)
+
+
+def check_store(store: object) -> None:
+    """Check the option `store`.
+
+    Raises:
+        DefinitionError: It is no store.
+    """
+    if store is None:
+        return
+    if isinstance(store, type) or not (hasattr(store, "append") and hasattr(store, "claim")):
+        given = f"the class {store.__name__}" if isinstance(store, type) else type(store).__name__
+        raise DefinitionError(f"option 'store' has to be a store such as SQLiteStore(path), not {given}")
+
+
+def _check_functions(options: Mapping[str, object]) -> None:
+    for name in ("wait_for", "on_pending", "verify_answer"):
+        given = options.get(name)
+        if given is not None and not callable(given):
+            raise DefinitionError(f"option {name!r} has to be a function, not {type(given).__name__}")
+    clock = options.get("clock")
+    if clock is None:
+        return
+    if isinstance(clock, type):
+        raise DefinitionError(f"option 'clock' has to be a Clock, not the class {clock.__name__}")
+    for method in ("now", "monotonic", "sleep"):
+        if not callable(getattr(clock, method, None)):
+            raise DefinitionError(
+                f"option 'clock' has to be a Clock: {type(clock).__name__} has no method {method!r}"
+            )
+
+
+def _check_policy(options: Mapping[str, object]) -> None:
+    policy = options.get("resume_policy", ResumePolicy.REWIND)
+    if not isinstance(policy, str) or policy not in _POLICIES:
+        raise DefinitionError(f"option 'resume_policy' is 'rewind' or 'continue', not {policy!r}")
+
+
+def _check_history(history: object) -> None:
+    """Refuse what no provider takes: it would fail at the first turn, with the provider's words."""
+    if history == ():
+        return
+    if not isinstance(history, Sequence) or isinstance(history, (str, bytes)):
+        raise DefinitionError(f"option 'history' has to be a list of messages, not {type(history).__name__}")
+    open_calls: dict[str, int] = {}
+    for index, message in enumerate(cast("Sequence[object]", history)):
+        if not isinstance(message, _MESSAGES):
+            raise DefinitionError(
+                f"option 'history': item {index} has to be a message such as UserMessage(text=…), "
+                f"not {type(message).__name__}"
+            )
+        if isinstance(message, ToolMessage):
+            if message.call_id not in open_calls:
+                raise DefinitionError(
+                    f"option 'history': item {index} is a result of call {message.call_id!r}, which the assistant "
+                    "message before it does not make, or has its result already"
+                )
+            del open_calls[message.call_id]
+            continue
+        _check_answered(open_calls)
+        if isinstance(message, AssistantMessage):
+            for call in message.tool_calls:
+                if call.id in open_calls:
+                    raise DefinitionError(f"option 'history': item {index} has two calls {call.id!r}")
+                open_calls[call.id] = index
+    _check_answered(open_calls)
+
+
+def _check_answered(open_calls: Mapping[str, int]) -> None:
+    for id, index in open_calls.items():
+        raise DefinitionError(
+            f"option 'history': call {id!r} of item {index} has no result: a ToolMessage for each call has to come "
+            "right after the assistant message"
+        )
 
 
 def model_of(agent: Agent[Any, Any], *, entry: Agent[Any, Any], options: Mapping[str, object]) -> Model | str:

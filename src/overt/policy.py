@@ -33,7 +33,7 @@ class Budget(Frozen):
     """
 
     max_turns: int = Field(default=6, ge=0)
-    """Turns per attempt of a wake."""
+    """Turns per attempt of a wake. Where the run's own budget says it, it caps every handle of the tree."""
     max_tokens: int | None = Field(default=None, ge=0)
     max_tool_calls: int | None = Field(default=None, ge=0)
     max_model_calls: int | None = Field(default=None, ge=0)

@@ -68,7 +68,7 @@ class Replay(Frozen):
     """What a resume repeated."""
 
     attempt: int
-    """Which attempt of the entry handle's wake this was, from 1."""
+    """Which attempt of the wake of the result's own handle this was, from 1."""
     turns_bought_again: int
     calls_rerun: tuple[ReplayedCall, ...] = ()
     """Finished `rerun` calls that were entered again."""

@@ -35,7 +35,7 @@ from overt.journal.memory import MemoryStore
 from overt.journal.store import Store
 from overt.ledger import Ledger
 from overt.message import Message, ToolMessage
-from overt.options import Options, check_run
+from overt.options import Options, check_run, check_store
 from overt.policy import Budget, HandleView, InboxItem, PostResult, ResumePolicy
 from overt.request import Answer, Request
 from overt.result import State, TaskResult
@@ -110,10 +110,12 @@ class Runtime(Generic[OutputT]):
         Args:
             agent: The entry agent, as declared in this process.
             run_id: The run.
-            **options: See `Options`; `store` is needed, `run_id`, `resume_policy` and `history` have no effect.
+            **options: See `Options`; `store` is needed, `run_id`, `resume_policy` and `history` have no effect, and
+                `budget` has none on the handles there are: `extend` raises their caps.
 
         Raises:
-            RunNotFound: The store has no such run.
+            UsageError: `store` is missing or no store, or an option is wrong.
+            RunNotFound: The store has no such run; names the file.
             SpecDrift: The agent no longer fits the stored run; says what changed.
             JournalCorrupt: The journal is damaged; names run and position.
             UnsupportedSchema: A newer release wrote it.
@@ -121,7 +123,8 @@ class Runtime(Generic[OutputT]):
         given = cast("dict[str, Any]", options)
         store: Store | None = given.get("store")
         if store is None:
-            raise UsageError("Runtime.open needs the store the run is in: store=…")
+            raise UsageError("Runtime.open needs the store the run is in: store=SQLiteStore(path)")
+        check_store(store)
         tree, log = await load(store, run_id)
         runtime = cast("Runtime[T]", cls.__new__(cls))
         runtime._prepare(cast("Agent[Any, Any]", agent), given, tree, log)
@@ -227,7 +230,7 @@ class Runtime(Generic[OutputT]):
             UnknownRequest: No such request; lists what is open.
             AlreadyAnswered: It has its answer; carries it, and whether this one is the same.
             RequestExpired: It expired; `recover` goes on with that.
-            InvalidAnswer: The data does not fit `answer_schema`, or `verify_answer` refused.
+            InvalidAnswer: The data does not fit `answer_schema`, or `verify_answer` refused or raised.
             RunConflict: Another driver has the run.
         """
         driver = self._driver
@@ -399,6 +402,9 @@ class Runtime(Generic[OutputT]):
 
         Model calls in flight end and count as unreported; open requests are cancelled; a parent that waits for the
         handle gets an error result. Nothing happens to a handle that does not work.
+
+        When the entry handle's wake is the one `run` began, the whole tree is closed with it: it can be read, but not
+        woken again.
 
         Args:
             handle: The handle; `None`: the entry handle.

@@ -263,6 +263,9 @@ class ToolContext(Generic[CtxT]):
         Raises:
             UsageError: `label` is empty.
             DefinitionError: The return annotation of `fn` cannot be resolved.
+            ToolError: `fn` raised at an earlier entry, or whoever was asked said that it failed. An exception of `fn`
+                leaves this as it is and is recorded for good: `fn` is not run again, and from then on this raises its
+                type and message.
             TypeError: The value would not come back from JSON as it is; names the place and the type.
         """
         if not label.strip():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -178,7 +179,7 @@ async def test_credentials_pass_neither_into_the_message_nor_the_detail_nor_the_
     key = "sk-proj-abcdefghijklmnop1234"
     body = '{"error": {"message": "bad key", "api_key": "hunter2hunter2"}}'
     for error in (
-        ModelError(f"401 for {key}", type="Unauthorized", status_code=401, detail=body),
+        ModelError(f"422 for {key}", type="Unprocessable", status_code=422, detail=body),
         RuntimeError(f"could not send Authorization: Bearer {key}"),
     ):
         runtime = Runtime(agent(), model=Once(error).model)
@@ -224,3 +225,73 @@ async def test_every_request_is_balanced_after_a_stop_and_a_second_go() -> None:
     await runtime.extend(Budget(max_turns=4))
     for request in model.requests:
         requests_are_well_formed(request.messages)
+
+
+class Denied(Exception):
+    """A provider library's own exception."""
+
+    def __init__(self, message: str, *, status: int, nested: bool) -> None:
+        super().__init__(message)
+        if nested:
+            self.response = SimpleNamespace(status_code=status)
+        else:
+            self.status_code = status
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize("kind", ["ours", "theirs", "nested"])
+async def test_nothing_of_a_body_about_credentials_is_kept(kind: str, status: int) -> None:
+    body = "You wrote: hunter2 of acme"
+
+    def model(request: ModelRequest) -> Any:
+        if kind == "ours":
+            raise ModelError(body, status_code=status, detail=body)
+        raise Denied(body, status=status, nested=kind == "nested")
+
+    runtime = Runtime(agent(never), model=MockModel(model))
+    result = await runtime.run("go")
+    assert result.error is not None
+    assert (result.error.status_code, result.error.detail) == (status, None)
+    assert result.error.message.endswith("credentials were refused" if status == 401 else "access was denied")
+    for text in (result.model_dump_json(), *runtime.trace()):
+        assert "hunter2" not in text
+        assert "acme" not in text
+
+
+async def test_a_body_about_anything_else_is_kept() -> None:
+    def model(request: ModelRequest) -> Any:
+        raise ModelError("busy", status_code=429, detail="come back at noon", retryable=True)
+
+    result = await Runtime(agent(never), model=MockModel(model)).run("go")
+    assert result.error is not None
+    assert (result.error.message, result.error.detail) == ("busy", "come back at noon")
+
+
+async def test_instructions_that_raise_are_not_the_models_error() -> None:
+    broken = [True]
+
+    def soul(deps: None) -> str:
+        if broken:
+            raise LookupError("no such tenant")
+        return "Be brief."
+
+    worker = Agent("worker", does="works", soul=soul, model=MockModel([say("end")]))
+    runtime = Runtime(worker)
+    result = await runtime.run("go")
+    assert result.error is not None
+    assert (result.error.type, result.error.source) == ("LookupError", "runtime")
+    assert "no such tenant" in result.error.message
+    broken.clear()
+    assert (await runtime.recover()).status == "done"
+
+
+async def test_arguments_that_do_not_fit_are_said_once() -> None:
+    @tool
+    async def price(item: str) -> str:
+        return item
+
+    model = MockModel([[call("price", itm=1), call("price", item=float("nan"))], say("end")])
+    _, runtime = await agent(price).run("go", model=model)
+    found = [text for text, _ in results(runtime)]
+    assert len(found) == 2
+    assert all(text.count("invalid arguments") == 1 for text in found), found

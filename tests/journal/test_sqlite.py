@@ -10,13 +10,14 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import anyio
 import pytest
 
+from overt import Agent, Runtime
 from overt.errors import DefinitionError, JournalCorrupt, RunNotFound, StoreError, UnsupportedSchema
 from overt.journal._sqlite_file import Database
 from overt.journal.record import Record
@@ -125,8 +126,76 @@ async def test_a_directory(tmp_path: Path) -> None:
 
 
 async def test_a_missing_folder(tmp_path: Path) -> None:
-    await refused(tmp_path / "no" / "runs.db", "does not exist", "create it")
-    assert not (tmp_path / "no").exists()
+    path = tmp_path / "no" / "runs.db"
+    store = SQLiteStore(path)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="does not exist: create it") as caught:
+            await start(store)
+        assert str(path) in str(caught.value)
+        with pytest.raises(RunNotFound, match="nor does its folder") as missing:
+            await store.info("run")
+        assert str(path) in str(missing.value)
+    await store.close()
+    assert not path.parent.exists()
+
+
+READS: dict[str, Callable[[SQLiteStore], Awaitable[object]]] = {
+    "read": lambda store: store.read("run"),
+    "info": lambda store: store.info("run"),
+    "claim": lambda store: store.claim("run", owner=OWNER, now=NOW, until=UNTIL),
+    "append": lambda store: store.append("run", [Record(1, 1, text="x")], after=0, epoch=1, status=""),
+    "renew": lambda store: store.renew("run", epoch=1, until=UNTIL),
+    "open": lambda store: Runtime.open(Agent("a", does="d", model="x:y"), "run", store=store),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+async def test_a_missing_file_is_named_and_not_made(path: Path, name: str) -> None:
+    store = SQLiteStore(path)
+    for _ in range(2):
+        with pytest.raises(RunNotFound) as caught:
+            await READS[name](store)
+        assert f"{path} does not exist" in str(caught.value)
+    assert list(path.parent.iterdir()) == []
+    await start(store)  # only a new run makes it
+    assert (await store.info("run")).position == 6
+    await store.close()
+
+
+@pytest.mark.parametrize("name", READS)
+async def test_a_missing_run_names_the_file(path: Path, name: str) -> None:
+    store = SQLiteStore(path)
+    await start(store, "other")
+    with pytest.raises(RunNotFound) as caught:
+        await READS[name](store)
+    assert str(caught.value) == f"{path} holds no run 'run'"
+    await store.close()
+
+
+async def test_nothing_to_release_where_there_is_no_file(path: Path) -> None:
+    store = SQLiteStore(path)
+    await store.release("run", epoch=1)
+    await store.close()
+    assert not path.exists()
+
+
+async def test_what_arrives_with_a_new_run_finds_the_file_it_makes(path: Path) -> None:
+    store = SQLiteStore(path)
+    found: list[str] = []
+
+    async def claim() -> None:
+        try:
+            await store.claim("other", owner=OWNER, now=NOW, until=UNTIL)
+        except RunNotFound as error:
+            found.append(str(error))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(claim)
+        group.start_soon(start, store)
+        group.start_soon(claim)
+    assert len(found) == 2
+    assert (await store.info("run")).position == 6
+    await store.close()
 
 
 async def test_a_file_for_a_folder(tmp_path: Path) -> None:
@@ -342,8 +411,8 @@ async def test_a_failed_commit_fails_all_who_shared_it_and_is_undone(
         await start(store, f"run {n}")
     begin = Database.begin
 
-    def begin_to_fail(database: Database) -> FailingCommit:
-        return FailingCommit(begin(database))
+    def begin_to_fail(database: Database, *, make: bool) -> FailingCommit:
+        return FailingCommit(begin(database, make=make))
 
     monkeypatch.setattr(Database, "begin", begin_to_fail)
     errors: list[StoreError] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from overt.core import inputs as i
 from overt.core.suspension import check, check_list
 from overt.core.views import request_view
 from overt.driver.loop import Driver
-from overt.driver.perform import answer_spec
+from overt.driver.perform import answer_spec, verify
 from overt.errors import InvalidAnswer, RequestExpired
 from overt.request import Answer
 
@@ -25,7 +24,7 @@ async def checked(driver: Driver, answers: Sequence[Answer[Any]]) -> tuple[i.Ans
         UnknownRequest: No such request, or no answer at all.
         AlreadyAnswered: It has its answer.
         RequestExpired: It expired; that is recorded.
-        InvalidAnswer: The data does not fit, `verify_answer` refused, or a request is answered twice.
+        InvalidAnswer: The data does not fit, `verify_answer` refused or raised, or a request is answered twice.
     """
     check_list(driver.tree, [answer.id for answer in answers])
     return tuple([await _checked(driver, answer) for answer in answers])
@@ -44,11 +43,5 @@ async def _checked(driver: Driver, answer: Answer[Any]) -> i.AnswerSpec:
         raise
     request = request_view(driver.tree, state)
     spec = answer_spec(request, answer)
-    verify = driver.crew.verify_answer
-    if verify is not None:
-        verdict = verify(request, answer)
-        if inspect.isawaitable(verdict):
-            verdict = await verdict
-        if not verdict:
-            raise InvalidAnswer(f"verify_answer refused the answer to {request.id}", places=("$: refused",))
+    await verify(driver, request, answer)
     return spec

@@ -38,8 +38,8 @@ class Intake(ABC):
         self.tenure: Tenure = tenure
         self.clock = clock
         self.tree: Tree = tree
-        self.log = log
-        self.first = first
+        self.log: Log = log
+        self.first: i.Open | None = first
         """What opens the run, until it is stored."""
         self.broken: BaseException | None = None
         self._queue: deque[Slot] = deque()
@@ -66,6 +66,14 @@ class Intake(ABC):
 
     @abstractmethod
     def _break(self, error: BaseException) -> None: ...
+
+    def _opened(self) -> None:
+        """The run is stored."""
+        self.first = None
+
+    def _fail(self, error: BaseException) -> None:
+        if self.broken is None:
+            self.broken = error
 
     @abstractmethod
     def _look(self) -> None: ...

@@ -98,7 +98,7 @@ class Driver(Intake):
 
     def _break(self, error: BaseException) -> None:
         """Accept nothing any more: the tree in memory may be ahead of the journal."""
-        self.broken = self.broken or error
+        self._fail(error)
         self.tenure.stop()
         self._drop_everything()
 
@@ -117,7 +117,7 @@ class Driver(Intake):
         release = self._may_release()
         if self.first is not None:
             await self.tenure.create(self.first, records)
-            self.first = None
+            self._opened()
             if not release:
                 return
             records, after = (), tree.seq
@@ -436,7 +436,7 @@ class Driver(Intake):
             try:
                 await self.release()
             except StoreError as failed:
-                self.broken = self.broken or failed
+                self._break(failed)
 
     def _stand_down(self, group: TaskGroup) -> None:
         # Cancelling costs a turn of the event loop; a run without parallel work has nothing to cancel.
@@ -459,7 +459,8 @@ class Driver(Intake):
                     await self.step(i.Cancel(why))
                 await self.release()
             except StoreError as error:
-                self.broken = self.broken or error
+                if self.broken is None:
+                    self._break(error)
 
     def raise_stopped(self) -> None:
         """Raise what stopped the driver, if something did."""

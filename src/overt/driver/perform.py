@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from pydantic import JsonValue
 from pydantic_core import from_json, to_json
@@ -23,15 +24,15 @@ from overt.driver.answers import check_data
 from overt.driver.context import InContext, describe, let_through
 from overt.driver.shown import Shown
 from overt.errors import InvalidAnswer, ModelError
-from overt.message import Message, ModelRequest, ModelResponse, ToolCall
-from overt.models.redact import redact
+from overt.message import Message, ModelRequest, ModelResponse, SystemMessage, ToolCall
+from overt.models.redact import denied, redact
 from overt.request import Answer, Request
 
 if TYPE_CHECKING:
     from overt.driver.crew import Member
     from overt.driver.loop import Driver
 
-__all__ = ("answer_spec", "perform_host", "perform_model", "perform_notify")
+__all__ = ("answer_spec", "perform_host", "perform_model", "perform_notify", "verify")
 
 
 async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Input:
@@ -44,7 +45,12 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
         if member is None:
             raise ModelError(f"no agent {node.agent!r} was given", type="SpecDrift")
         model = member.model
-        request = _request(driver, member, node, effect, model.name)
+        try:
+            system = member.system()
+        except BaseException as error:  # noqa: BLE001  # the agent's own function, not the model
+            await let_through(error, before, driver.host)
+            return i.ModelLost(effect.id, f.ErrorSpec(type(error).__name__, _message(error), "runtime"))
+        request = _request(driver, member, node, effect, model.name, system)
         async with driver.gate:
             if effect.id not in driver.tree.open:
                 # It was closed while this waited, or in the moment the place was handed over.
@@ -55,10 +61,26 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
         return i.ModelLost(effect.id, _model_error(error))
     except BaseException as error:  # noqa: BLE001  # whatever a model raises is a failed call
         await let_through(error, before, driver.host)
-        return i.ModelLost(effect.id, f.ErrorSpec(type(error).__name__, _message(error), "model"))
+        return i.ModelLost(effect.id, _foreign_error(error))
+
+
+def _foreign_error(error: BaseException) -> f.ErrorSpec:
+    """A provider library's own exception, let through by a host's model."""
+    kind = type(error).__name__
+    found: object = None
+    with suppress(Exception):  # its attributes may be properties that raise
+        found = getattr(error, "status_code", None) or getattr(
+            getattr(error, "response", None), "status_code", None
+        )
+    status = found if type(found) is int else None
+    refused = denied(kind, status)
+    return f.ErrorSpec(kind, _message(error) if refused is None else refused, "model", False, status)
 
 
 def _model_error(error: ModelError) -> f.ErrorSpec:
+    refused = denied(error.type, error.status_code)
+    if refused is not None:
+        return f.ErrorSpec(error.type, refused, "model", error.retryable, error.status_code)
     detail = None if error.detail is None else redact(error.detail)
     return f.ErrorSpec(error.type, _message(error), "model", error.retryable, error.status_code, detail)
 
@@ -75,8 +97,9 @@ def _short(text: str) -> str:
     return text if len(text) <= 500 else text[:497] + "..."
 
 
-def _request(driver: Driver, member: Member, node: Node, effect: CallModel, name: str) -> ModelRequest:
-    system = member.system()
+def _request(
+    driver: Driver, member: Member, node: Node, effect: CallModel, name: str, system: SystemMessage | None
+) -> ModelRequest:
     shown = driver.shown.get(node.id)
     if shown is None:
         shown = driver.shown[node.id] = Shown()
@@ -224,10 +247,36 @@ def answer_spec(request: Request, answer: Answer[Any]) -> i.AnswerSpec:
     )
 
 
+def _is_answer(value: object) -> TypeGuard[Answer[Any]]:
+    return isinstance(value, Answer)
+
+
 async def _answer_of(wait_for: Callable[[Request], object], request: Request) -> object:
     """Ask an interpreter; a plain function, which type checkers refuse, is taken too rather than ignored."""
     answer = wait_for(request)
     return await answer if inspect.isawaitable(answer) else answer
+
+
+async def verify(driver: Driver, request: Request, answer: Answer[Any]) -> None:
+    """Ask the host's `verify_answer`, if there is one.
+
+    Raises:
+        InvalidAnswer: It refused, or raised.
+    """
+    ask = driver.crew.verify_answer
+    if ask is None:
+        return
+    try:
+        verdict = ask(request, answer)
+        if inspect.isawaitable(verdict):
+            verdict = await verdict
+    except InvalidAnswer:
+        raise
+    except Exception as error:
+        why = f"verify_answer raised {describe(error)}"
+        raise InvalidAnswer(f"{why}; the answer to {request.id} is refused", places=(f"$: {why}",)) from error
+    if not verdict:
+        raise InvalidAnswer(f"verify_answer refused the answer to {request.id}", places=("$: refused",))
 
 
 async def perform_host(driver: Driver, effect: AskHost, before: int) -> i.Input:
@@ -246,15 +295,10 @@ async def perform_host(driver: Driver, effect: AskHost, before: int) -> i.Input:
         answer: object = await InContext(_answer_of, wait_for, request)
         if answer is None:
             return i.HostDone(effect.id)
-        if not isinstance(answer, Answer):
+        if not _is_answer(answer):
             raise TypeError(f"wait_for returned {type(answer).__name__}, not an Answer or None")
         spec = answer_spec(request, answer)
-        if driver.crew.verify_answer is not None:
-            verdict = driver.crew.verify_answer(request, answer)
-            if inspect.isawaitable(verdict):
-                verdict = await verdict
-            if not verdict:
-                return i.HostDone(effect.id, None, "verify_answer refused the answer")
+        await verify(driver, request, answer)
         return i.HostDone(effect.id, spec)
     except BaseException as error:  # noqa: BLE001  # an interpreter that raises parks the run
         await let_through(error, before, driver.host)

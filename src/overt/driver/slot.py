@@ -27,7 +27,7 @@ class Slot:
         """Whether the caller performs an effect that follows."""
         self.context: Context = copy_context()
         """The caller's: what follows from an input runs in it, whoever appends the facts."""
-        self.effects = range(0)
+        self.effects: range = range(0)
         """Ids of the effects it led to."""
         self.take: Effect | None = None
         self.error: Exception | None = None

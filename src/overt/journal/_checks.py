@@ -79,9 +79,9 @@ def exists(run_id: str) -> RunExists:
     return RunExists(f"run {run_id!r} exists already: open it to go on, or start a run under another id")
 
 
-def not_found(run_id: str) -> RunNotFound:
+def not_found(run_id: str, where: object = "the store") -> RunNotFound:
     """The error of every method for a run the store does not have."""
-    return RunNotFound(f"the store holds no run {run_id!r}")
+    return RunNotFound(f"{where} holds no run {run_id!r}")
 
 
 def used_after_close(store: str) -> StoreError:

@@ -8,7 +8,7 @@ import sqlite3
 import time
 from pathlib import Path
 
-from overt.errors import JournalCorrupt, StoreError, UnsupportedSchema
+from overt.errors import JournalCorrupt, RunNotFound, StoreError, UnsupportedSchema
 
 __all__ = ("APPLICATION_ID", "SCHEMA_VERSION", "Database", "explain")
 
@@ -68,10 +68,14 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
 
-    def connection(self) -> sqlite3.Connection:
+    def connection(self, *, make: bool) -> sqlite3.Connection:
         """Return the connection, open.
 
+        Args:
+            make: Whether the file is made where it is missing.
+
         Raises:
+            RunNotFound: It is missing and not to be made.
             StoreError: The path cannot be used, or the file there was removed or replaced since it was opened.
             sqlite3.Error: Anything SQLite says; `explain` puts it in words.
         """
@@ -84,6 +88,9 @@ class Database:
                 f"{self.path}: the file was removed or replaced while the store had it open; what the store wrote is "
                 "in the old file. The next call opens what is there now"
             )
+        if not make:
+            # Whoever reads from the wrong folder is to hear so, and to find no new file there afterwards.
+            _check_file(self.path)
         _check_path(self.path)
         connection = sqlite3.connect(self.path, isolation_level=None, timeout=self.busy_timeout)
         try:
@@ -95,9 +102,9 @@ class Database:
         self._connection = connection
         return connection
 
-    def begin(self) -> sqlite3.Connection:
+    def begin(self, *, make: bool) -> sqlite3.Connection:
         """Start a transaction that writes, waiting for other writers up to the busy timeout."""
-        connection = self.connection()
+        connection = self.connection(make=make)
         connection.execute("BEGIN IMMEDIATE")
         return connection
 
@@ -246,6 +253,18 @@ def _permission(path: Path) -> str:
             "writable"
         )
     return "something forbids writing to the file or beside it: check its owner, its -wal and -shm files and the mount"
+
+
+def _check_file(path: Path) -> None:
+    try:
+        path.stat()
+    except FileNotFoundError:
+        what = (
+            "does not exist" if path.parent.exists() else f"does not exist, nor does its folder {path.parent}"
+        )
+        raise RunNotFound(f"{path} {what}: no run has been stored there; is it the right path?") from None
+    except NotADirectoryError:
+        return  # said below
 
 
 def _check_path(path: Path) -> None:

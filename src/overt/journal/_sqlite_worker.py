@@ -44,14 +44,18 @@ class Job(Generic[T]):
         run_id: The run it is about, for messages.
         work: Does it on the connection. May be called again if a neighbour in the same transaction fails.
         writes: Whether it needs a write transaction; otherwise `work` begins its own where it wants one.
+        makes: Whether the file is made where it is missing; otherwise that is `RunNotFound`.
     """
 
-    __slots__ = ("error", "event", "loop", "result", "run_id", "withdrawn", "work", "writes")
+    __slots__ = ("error", "event", "loop", "makes", "result", "run_id", "withdrawn", "work", "writes")
 
-    def __init__(self, run_id: str, work: Callable[[sqlite3.Connection], T], *, writes: bool) -> None:
+    def __init__(
+        self, run_id: str, work: Callable[[sqlite3.Connection], T], *, writes: bool, makes: bool = False
+    ) -> None:
         self.run_id: Final = run_id
         self.work: Final = work
         self.writes: Final = writes
+        self.makes: Final = makes
         self.loop: Final = current_token().native_token
         self.event: Final = anyio.Event()
         self.withdrawn = False
@@ -153,14 +157,14 @@ class Worker:
 
     def _read(self, job: Job[object]) -> None:
         try:
-            job.result = job.work(self._database.connection())
+            job.result = job.work(self._database.connection(make=job.makes))
         except Exception as error:  # noqa: BLE001 - the waiting task raises it
             self._database.recover(error)
             self._fail(job, error)
 
     def _write(self, jobs: Sequence[Job[object]]) -> None:
         try:
-            connection = self._database.begin()
+            connection = self._database.begin(make=any(job.makes for job in jobs))
         except Exception as error:  # noqa: BLE001 - the waiting task raises it
             self._database.recover(error)
             for job in jobs:

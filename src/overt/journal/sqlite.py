@@ -7,13 +7,14 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, TypeVar, final
 
 import anyio.to_thread
 
-from overt.errors import DefinitionError, JournalCorrupt
+from overt.errors import DefinitionError, JournalCorrupt, RunNotFound
 from overt.journal._checks import (
     append_conflict,
     check_records,
@@ -45,7 +46,8 @@ _APPEND_AND_RELEASE = _APPEND.replace("WHERE", f", {_FREE} WHERE")
 class SQLiteStore(Store):
     """Keeps journals in one SQLite file on a local disk, shared by any number of processes of one machine.
 
-    The file is opened, and made if it is missing, at first use. It is kept in write-ahead-log mode with
+    The file is opened at first use, and made by the first run that is started in it; where it is missing every other
+    method raises `RunNotFound`, which names it. It is kept in write-ahead-log mode with
     `synchronous=FULL`: what a method wrote when it returns survives the death of the process and of the machine.
     Appends that arrive while a commit is under way share the next one, so many runs cost little more than one.
 
@@ -125,7 +127,7 @@ class SQLiteStore(Store):
                 raise exists(run_id) from None
             _insert(connection, run_id, rows)
 
-        await self._do(run_id, work, writes=True)
+        await self._do(run_id, work, writes=True, makes=True)
         return Claim(epoch=1, until=until)
 
     async def append(
@@ -152,7 +154,7 @@ class SQLiteStore(Store):
 
         Raises:
             RunConflict: The position differs, or the epoch is not the latest, or the claim was released.
-            RunNotFound: No such run.
+            RunNotFound: No such run, or no such file; names the file.
             JournalCorrupt: The journal holds rows after its own end.
             StoreError: The records do not follow on from `after`, or the file cannot be written; the message says
                 why, and whether the append may have happened all the same.
@@ -160,10 +162,11 @@ class SQLiteStore(Store):
         last = check_records(run_id, records, after=after)
         rows = _rows(run_id, records)
         statement = _APPEND_AND_RELEASE if release else _APPEND
+        path = self._path
 
         def work(connection: sqlite3.Connection) -> None:
             if connection.execute(statement, (last, status, run_id, after, epoch)).rowcount != 1:
-                raise _conflict(connection, run_id, after=after, given=epoch)
+                raise _conflict(connection, run_id, path, after=after, given=epoch)
             _insert(connection, run_id, rows)
 
         await self._do(run_id, work, writes=True)
@@ -172,16 +175,17 @@ class SQLiteStore(Store):
         """Return the records that end after position `after`, in order.
 
         Raises:
-            RunNotFound: No such run.
+            RunNotFound: No such run, or no such file; names the file.
             JournalCorrupt: Positions have gaps or overlap, the head differs from the last row, or a row cannot be
                 read. The message names run and position.
             StoreError: The file cannot be read; the message says why.
         """
+        path = self._path
 
         def work(connection: sqlite3.Connection) -> list[Record]:
             # Head and rows must be of one moment, and other processes append.
             connection.execute("BEGIN")
-            head, rows = _journal(connection, run_id, after)
+            head, rows = _journal(connection, run_id, path, after)
             connection.execute("COMMIT")
             return _records(run_id, head, rows, after)
 
@@ -191,10 +195,10 @@ class SQLiteStore(Store):
         """Return position and claim of a run.
 
         Raises:
-            RunNotFound: No such run.
+            RunNotFound: No such run, or no such file; names the file.
             StoreError: The file cannot be read; the message says why.
         """
-        return await self._do(run_id, lambda connection: _info(connection, run_id), writes=False)
+        return await self._do(run_id, lambda connection: _info(connection, run_id, self._path), writes=False)
 
     async def claim(
         self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False
@@ -206,10 +210,11 @@ class SQLiteStore(Store):
 
         Raises:
             RunConflict: A living owner holds it until later than `now`; carries `owner` and `until`.
-            RunNotFound: No such run.
+            RunNotFound: No such run, or no such file; names the file.
             StoreError: The file cannot be written; the message says why.
         """
         end = _micros(until)
+        path = self._path
 
         def work(connection: sqlite3.Connection) -> int:
             row = connection.execute(
@@ -217,7 +222,7 @@ class SQLiteStore(Store):
                 (run_id,),
             ).fetchone()
             if row is None:
-                raise not_found(run_id)
+                raise not_found(run_id, path)
             held_by = None if row[2] is None else Owner(id=row[2], host=row[3], pid=row[4], started=row[5])
             refused = claim_conflict(
                 run_id, held_by=held_by, held_until=_moment(row[1]), owner=owner, now=now, force=force
@@ -239,10 +244,11 @@ class SQLiteStore(Store):
 
         Raises:
             RunConflict: The claim is no longer the one of `epoch`, or was released.
-            RunNotFound: No such run.
+            RunNotFound: No such run, or no such file; names the file.
             StoreError: The file cannot be written; the message says why.
         """
         end = _micros(until)
+        path = self._path
 
         def work(connection: sqlite3.Connection) -> None:
             done = connection.execute(
@@ -250,7 +256,7 @@ class SQLiteStore(Store):
                 (end, run_id, epoch),
             )
             if done.rowcount != 1:
-                raise _conflict(connection, run_id, after=None, given=epoch)
+                raise _conflict(connection, run_id, path, after=None, given=epoch)
 
         await self._do(run_id, work, writes=True)
 
@@ -264,7 +270,9 @@ class SQLiteStore(Store):
         def work(connection: sqlite3.Connection) -> None:
             connection.execute(f"UPDATE runs SET {_FREE} WHERE run_id = ? AND epoch = ?", (run_id, epoch))
 
-        await self._do(run_id, work, writes=True)
+        # Where there is no file there is no claim either.
+        with suppress(RunNotFound):
+            await self._do(run_id, work, writes=True)
 
     async def close(self) -> None:
         """Finish what is under way, close the file and end the thread. A second call does nothing.
@@ -279,8 +287,10 @@ class SQLiteStore(Store):
             worker.stop()
             await anyio.to_thread.run_sync(worker.join, abandon_on_cancel=True)
 
-    async def _do(self, run_id: str, work: Callable[[sqlite3.Connection], T], *, writes: bool) -> T:
-        return await self._current().do(Job(run_id, work, writes=writes))
+    async def _do(
+        self, run_id: str, work: Callable[[sqlite3.Connection], T], *, writes: bool, makes: bool = False
+    ) -> T:
+        return await self._current().do(Job(run_id, work, writes=writes, makes=makes))
 
     def _current(self) -> Worker:
         worker = self._worker
@@ -322,12 +332,12 @@ def _insert(connection: sqlite3.Connection, run_id: str, rows: Sequence[tuple[st
         ) from None
 
 
-def _info(connection: sqlite3.Connection, run_id: str) -> RunInfo:
+def _info(connection: sqlite3.Connection, run_id: str, path: Path) -> RunInfo:
     row = connection.execute(
         "SELECT position, epoch, owner_id, until, status, agent FROM runs WHERE run_id = ?", (run_id,)
     ).fetchone()
     if row is None:
-        raise not_found(run_id)
+        raise not_found(run_id, path)
     return RunInfo(
         run_id=run_id,
         position=row[0],
@@ -339,8 +349,10 @@ def _info(connection: sqlite3.Connection, run_id: str) -> RunInfo:
     )
 
 
-def _conflict(connection: sqlite3.Connection, run_id: str, *, after: int | None, given: int) -> Exception:
-    info = _info(connection, run_id)
+def _conflict(
+    connection: sqlite3.Connection, run_id: str, path: Path, *, after: int | None, given: int
+) -> Exception:
+    info = _info(connection, run_id, path)
     return append_conflict(
         run_id,
         position=info.position,
@@ -353,12 +365,12 @@ def _conflict(connection: sqlite3.Connection, run_id: str, *, after: int | None,
 
 
 def _journal(
-    connection: sqlite3.Connection, run_id: str, after: int
+    connection: sqlite3.Connection, run_id: str, path: Path, after: int
 ) -> tuple[object, list[tuple[object, ...]]]:
     """Return the head's position and the rows from the one that holds fact `after + 1`, or the last one, on."""
     head = connection.execute("SELECT position FROM runs WHERE run_id = ?", (run_id,)).fetchone()
     if head is None:
-        raise not_found(run_id)
+        raise not_found(run_id, path)
     # As bytes, so that a text that is no UTF-8 is found here and can be named.
     cursor = connection.execute(
         "SELECT position, count, CAST(text AS BLOB) FROM journal WHERE run_id = ?1 AND position >= coalesce("

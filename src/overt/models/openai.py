@@ -24,7 +24,7 @@ from overt._text import clean
 from overt.errors import DefinitionError, ModelError
 from overt.message import ModelRequest, ModelResponse, ModelSettings
 from overt.models._openai_wire import Converter, OutputLimitField, read_reply
-from overt.models.redact import redact
+from overt.models.redact import denied, redact
 
 __all__ = ("OpenAIModel",)
 
@@ -203,9 +203,9 @@ class OpenAIModel:
     def _status_failure(
         self, kind: str, status: int | None, text: str, client: AsyncOpenAI, *, retry: str | None
     ) -> ModelError:
-        if status in (401, 403):
-            what = "credentials were refused" if status == 401 else "access was denied"
-            return ModelError(f"{kind} {status}: {what}", type=kind, status_code=status)
+        refused = denied(kind, status)
+        if refused is not None:
+            return ModelError(refused, type=kind, status_code=status)
         retryable = status is not None and (status in _RETRYABLE or status >= 500)
         if retry in ("true", "false"):
             retryable = retry == "true"

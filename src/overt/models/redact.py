@@ -9,7 +9,7 @@ from typing import cast
 
 from overt._text import clean
 
-__all__ = ("REDACTED", "redact")
+__all__ = ("REDACTED", "denied", "redact")
 
 REDACTED = "«redacted»"
 _MAX_READ = 50_000
@@ -88,6 +88,13 @@ def redact(body: str, secrets: Iterable[str | None] = ()) -> str:
     for pattern in _PATTERNS:
         text = pattern.sub(_replace, text)
     return text
+
+
+def denied(kind: str, status: int | None) -> str | None:
+    """Return all that may be said of a 401 or 403, whose body is about credentials; `None` for any other status."""
+    if status not in (401, 403):
+        return None
+    return f"{kind} {status}: {'credentials were refused' if status == 401 else 'access was denied'}"
 
 
 def _forms(secret: str) -> set[str]:
