@@ -188,7 +188,8 @@ async def cancelled(worker: Any, inside: anyio.Event, **options: Any) -> Runtime
 
 
 async def test_an_interrupt_after_a_cancelled_host_ends_the_run_for_good() -> None:
-    store, inside, entered = MemoryStore(), anyio.Event(), []
+    store, inside = MemoryStore(), anyio.Event()
+    entered: list[int] = []
 
     @tool(on_replay="reuse")
     async def pay() -> str:

@@ -355,6 +355,8 @@ def steps_of(tree: Tree, inp: i.Input, now: int) -> int:
 class Quick(Sim):
     """Neither invariants nor encoding: only the rules."""
 
+    now: int
+
     def step(self, inp: i.Input) -> list[f.Fact]:
         self.now += 1_000
         return decide(self.tree, inp, self.now)
