@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from pydantic import JsonValue
 from pydantic_core import from_json, to_json
