@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from pydantic import ConfigDict, TypeAdapter
+
+from overt._canonical import encode, jsonable
 from overt._text import clean
-from overt.errors import UsageError
+from overt.errors import DefinitionError, UsageError
+from overt.message import Message
 from overt.policy import ResumePolicy
 from overt.request import Answer
 
-__all__ = ("answers_given", "policy_given", "prompt_given")
+__all__ = ("answers_given", "history_given", "policy_given", "prompt_given")
+
+MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message], config=ConfigDict(defer_build=True))
 
 
 def answers_given(answer: object) -> list[Answer[Any]]:
@@ -32,6 +38,20 @@ def answers_given(answer: object) -> list[Answer[Any]]:
                 f"resume takes Answers, and the list has a {type(item).__name__}: Answer(id=…, ok=…)"
             )
     return cast("list[Answer[Any]]", given)
+
+
+def history_given(history: Sequence[Message]) -> str | None:
+    """Return a history as it is stored; `None` for none.
+
+    Raises:
+        DefinitionError: It cannot be recorded.
+    """
+    if not history:
+        return None
+    try:
+        return encode(jsonable(MESSAGES.dump_python(list(history), mode="json"), "$.history"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DefinitionError(f"option 'history' cannot be recorded: {error}") from error
 
 
 def policy_given(policy: object) -> str | None:

@@ -9,11 +9,9 @@ from functools import partial
 from typing import Any, Generic, Self, cast
 
 import anyio
-from pydantic import ConfigDict, TypeAdapter
 from typing_extensions import TypeVar, Unpack
 
-from overt._canonical import encode, jsonable
-from overt._given import answers_given, policy_given, prompt_given
+from overt._given import answers_given, history_given, policy_given, prompt_given
 from overt._planning import budget_of, caps_of, crew_of, declared, plan_of
 from overt._text import clean
 from overt.agent import Agent, in_event_loop
@@ -29,7 +27,7 @@ from overt.driver.delivery import checked
 from overt.driver.events import Event, event_views
 from overt.driver.loading import Log, check_drift, load, trace_lines
 from overt.driver.loop import Driver
-from overt.errors import DefinitionError, RunConflict, UnknownHandle, UsageError
+from overt.errors import RunConflict, UnknownHandle, UsageError
 from overt.handle import Handle
 from overt.journal.memory import MemoryStore
 from overt.journal.store import Store
@@ -45,7 +43,6 @@ __all__ = ("Runtime",)
 OutputT = TypeVar("OutputT", default=str)
 DepsT = TypeVar("DepsT", default=None)
 T = TypeVar("T", default=str)
-MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message], config=ConfigDict(defer_build=True))
 
 
 class Runtime(Generic[OutputT]):
@@ -75,8 +72,7 @@ class Runtime(Generic[OutputT]):
         policy = ResumePolicy(options.get("resume_policy", ResumePolicy.REWIND))
         self._agent = agent
         _, plan_text = plan_of(agent, options)
-        history: Sequence[Message] = options.get("history", ())
-        self._history = _history_text(history) if history else None
+        self._history = history_given(options.get("history", ()))
         first = None
         if tree is None:
             tree, log = Tree(), []
@@ -586,13 +582,6 @@ class Runtime(Generic[OutputT]):
             return bool(found) and not driver.tells(handle)
 
         return settled, found
-
-
-def _history_text(history: Sequence[Message]) -> str:
-    try:
-        return encode(jsonable(MESSAGES.dump_python(list(history), mode="json"), "$.history"))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise DefinitionError(f"option 'history' cannot be recorded: {error}") from error
 
 
 def _at_once() -> bool:
