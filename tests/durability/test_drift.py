@@ -71,3 +71,44 @@ async def test_a_changed_budget_or_a_further_tool_is_recorded() -> None:
     result = await runtime.resume(Answer(id=request, ok=True, data="x"))
     assert result.text == "end"
     assert sum(isinstance(x, f.PlanChanged) for x in await facts_of(store)) == 1
+
+
+async def test_a_finished_reuse_call_of_a_wake_that_may_be_replayed_counts() -> None:
+    """Its result would be given on a replay: declared otherwise, or gone, the call would run again unasked."""
+    runs: list[str] = []
+
+    async def book() -> str:
+        """Book."""
+        runs.append("book")
+        return "booked"
+
+    async def ask(ctx: ToolContext[None]) -> str:
+        """Ask."""
+        return str((await ctx.ask("ok?")).ok)
+
+    def worker(*tools: Any) -> Agent:
+        return Agent("w", does="Works.", tools=tools)
+
+    model = MockModel([call("book"), call("ask"), say("end")])
+    store = MemoryStore()
+    booking = tool(book, on_replay="reuse")
+    await worker(booking, tool(ask)).run("go", model=model, store=store, run_id=RUN)
+    with pytest.raises(SpecDrift, match="was 'reuse' and is 'rerun'"):
+        await Runtime.open(worker(tool(book), tool(ask)), RUN, model=model, store=store)
+    with pytest.raises(SpecDrift, match="'book' .* is gone"):
+        await Runtime.open(worker(tool(ask)), RUN, model=model, store=store)
+    runtime = await Runtime.open(worker(booking, tool(ask)), RUN, model=model, store=store)
+    await runtime.resume(Answer(id=runtime.pendings()[0].id, ok=True))
+    assert runs == ["book"]
+
+
+async def test_an_agent_that_has_nothing_to_go_on_with_may_be_gone() -> None:
+    store = MemoryStore()
+    lead = Agent("lead", does="Leads.", team=[Agent("b", does="Helps.")])
+    async with Runtime(
+        lead, model=MockModel({"lead": ["end"], "b": ["ok"]}), store=store, run_id=RUN
+    ) as runtime:
+        helper = await runtime.spawn("root", "b")
+        assert (await runtime.run_turn(helper, "help")).text == "ok"
+    reopened = await Runtime.open(Agent("lead", does="Leads."), RUN, model=MockModel(["end"]), store=store)
+    assert reopened.inspect(helper).turns == 1

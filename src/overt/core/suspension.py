@@ -161,6 +161,13 @@ def tell(d: Desk, request: RequestState) -> None:
 # --------------------------------------------------------------- answering
 
 
+def _told(request: RequestState, recorded: Answer[object]) -> str:
+    if request.status != "answered":
+        return f"{request.status} at {recorded.at}"
+    by = f" by {recorded.by!r}" if recorded.by is not None else ""
+    return f"answered ok={recorded.ok}{by} at {recorded.at}"
+
+
 def check(tree: Tree, answer: AnswerSpec, now: int) -> RequestState:
     """Return the open request an answer is for.
 
@@ -192,7 +199,9 @@ def check(tree: Tree, answer: AnswerSpec, now: int) -> RequestState:
             and (request.answer is None or request.answer.data == answer.data)
         )
         raise AlreadyAnswered(
-            f"request {request.id} was {request.status} at {recorded.at}", answer=recorded, same=same
+            f"request {request.id} was {_told(request, recorded)}; yours {'says the same' if same else 'differs'}",
+            answer=recorded,
+            same=same,
         )
     return request
 

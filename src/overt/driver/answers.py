@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
+from pydantic_core import from_json
 
-from overt._canonical import encode
+from overt._canonical import encode, jsonable
 from overt.errors import InvalidAnswer
-from overt.request import Request
+from overt.request import Answer, Request
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
 
-__all__ = ("check_data",)
+__all__ = ("check_data", "text_of")
 
 
 @lru_cache(maxsize=256)
@@ -23,6 +24,24 @@ def _validator(schema: str) -> Validator:
     from jsonschema_rs import validator_for  # loaded with the first request that has a schema
 
     return validator_for(json.loads(schema))
+
+
+def text_of(answer: Answer[Any]) -> str | None:
+    """Return an answer's data as canonical JSON; `None` for none.
+
+    Raises:
+        InvalidAnswer: It has no JSON form that could be read back.
+    """
+    if answer.data is None:
+        return None
+    try:
+        text = encode(jsonable(answer.data, "$.data"))
+        from_json(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidAnswer(
+            f"the data of the answer to {answer.id} cannot be recorded: {error}", places=(str(error),)
+        ) from error
+    return text
 
 
 def check_data(request: Request, data: JsonValue) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-import sys
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from functools import partial
@@ -113,15 +113,10 @@ class Host(Protocol):
 
 def current_host() -> Host | None:
     """Return the current task where the backend lets others cancel a task as such; `None` elsewhere."""
-    # Nobody is in a task of asyncio who has not imported it; with trio it is left alone.
-    if "asyncio" in sys.modules:
-        from asyncio import current_task
-
-        try:
-            return current_task()
-        except RuntimeError:
-            pass
-    return None
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
 
 
 def cancellations(host: Host | None) -> int:
@@ -133,16 +128,12 @@ def cancellations(host: Host | None) -> int:
 
 def pause_here() -> Callable[[], Awaitable[None]]:
     """Return the cheapest checkpoint of the running event loop."""
-    if "asyncio" in sys.modules:
-        from asyncio import get_running_loop, sleep
-
-        try:
-            get_running_loop()
-        except RuntimeError:
-            return checkpoint
-        # A cancelled scope cancels the task, so waiting once is enough; anyio's checkpoint costs three times as much.
-        return partial(sleep, 0)
-    return checkpoint
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return checkpoint
+    # A cancelled scope cancels the task, so waiting once is enough; anyio's checkpoint costs three times as much.
+    return partial(asyncio.sleep, 0)
 
 
 async def stop_if_cancelled(before: int, host: Host | None) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from overt._canonical import NotJson, encode, jsonable
 from overt.core import inputs as i
 from overt.core.suspension import check, check_list
 from overt.core.views import request_view
+from overt.driver.answers import text_of
 from overt.driver.loop import Driver
 from overt.driver.perform import answer_spec, verify
-from overt.errors import InvalidAnswer, RequestExpired
+from overt.errors import RequestExpired
 from overt.request import Answer
 
 __all__ = ("checked",)
@@ -31,10 +31,7 @@ async def checked(driver: Driver, answers: Sequence[Answer[Any]]) -> tuple[i.Ans
 
 
 async def _checked(driver: Driver, answer: Answer[Any]) -> i.AnswerSpec:
-    try:
-        data = None if answer.data is None else encode(jsonable(answer.data, "$.data"))
-    except (NotJson, RecursionError) as error:
-        raise InvalidAnswer(f"the answer to {answer.id} is no JSON: {error}", places=(str(error),)) from error
+    data = text_of(answer)
     try:
         state = check(driver.tree, i.AnswerSpec(answer.id, answer.ok, data, answer.reason), driver.now())
     except RequestExpired:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from overt.core import facts as f
 from overt.core.apply import apply_all
 from overt.core.suspension import when
-from overt.core.tree import CallState, Tree
-from overt.driver.crew import Crew
+from overt.core.tree import CallState, Node, Tree, Wake
+from overt.driver.crew import Crew, Member
 from overt.errors import JournalCorrupt, SpecDrift
 from overt.journal.codec import decode
 from overt.journal.record import Record
@@ -76,38 +76,49 @@ def check_drift(tree: Tree, crew: Crew, entry: str) -> None:
         raise SpecDrift(
             f"run {tree.run_id} was started with agent {tree.agent!r}, not {entry!r}: open it with that"
         )
-    for node in tree.nodes.values():
-        if node.state is State.CLOSED or node is tree.root:
-            continue
-        member = crew.members.get(node.agent)
-        if member is None:
+    using = [
+        node
+        for node in tree.nodes.values()
+        if node is not tree.root and node.state is not State.CLOSED and (node.queued or _may_go_on(node.wake))
+    ]
+    for node in using:
+        if node.agent not in crew.members:
             raise SpecDrift(
                 f"run {tree.run_id}: agent {node.agent!r} of {node.id} is no longer in the team; "
                 "add it, or close the run"
             )
-        wake = node.wake
-        for call in (wake.batch or ()) if wake is not None else ():
-            if call.error is not None or call.task or call.state == CallState.DONE:
-                continue
-            tool = member.tools.get(call.name)
-            if tool is None:
-                raise SpecDrift(
-                    f"run {tree.run_id}: tool {call.name!r} of agent {node.agent!r} is gone while its call {call.id} "
-                    f"in {node.id} is open; add it, or close the run"
-                )
-            before = node.plan.tools.get(call.name) if node.plan is not None else None
-            if before is not None and before != tool.on_replay:
-                raise SpecDrift(
-                    f"run {tree.run_id}: tool {call.name!r} of agent {node.agent!r} was {before!r} and is "
-                    f"{tool.on_replay!r} while its call {call.id} in {node.id} is open"
-                )
-            try:
-                tool.canonical(call.args)
-            except (ValueError, TypeError) as error:
-                raise SpecDrift(
-                    f"run {tree.run_id}: tool {call.name!r} of agent {node.agent!r} no longer takes the arguments of "
-                    f"its open call {call.id} in {node.id}: {error}"
-                ) from error
+    for node in using:
+        if node.wake is not None and _may_go_on(node.wake):
+            _check_tools(tree, node, node.wake, crew.members[node.agent])
+
+
+def _may_go_on(wake: Wake | None) -> bool:
+    return wake is not None and (wake.cut or wake.status in (None, "error", "incomplete"))
+
+
+def _check_tools(tree: Tree, node: Node, wake: Wake, member: Member) -> None:
+    """Every tool this wake has used counts: a replay enters it again, or is given what it returned."""
+    where = f"run {tree.run_id}: tool {{!r}} of agent {node.agent!r}"
+    plan = node.plan.tools if node.plan is not None else {}
+    used = {memory.tool for memory in wake.memory.values()}
+    for name in sorted(used - ({"task"} if member.task is not None else set())):
+        tool = member.tools.get(name)
+        what = f"while the wake that used it in {node.id} is open"
+        if tool is None:
+            raise SpecDrift(f"{where.format(name)} is gone {what}; add it, or close the run")
+        before = plan.get(name)
+        if before is not None and before != tool.on_replay:
+            raise SpecDrift(f"{where.format(name)} was {before!r} and is {tool.on_replay!r} {what}")
+    for call in wake.batch or ():
+        if call.error is not None or call.task or call.state == CallState.DONE:
+            continue
+        try:
+            member.tools[call.name].canonical(call.args)
+        except (ValueError, TypeError) as error:
+            raise SpecDrift(
+                f"{where.format(call.name)} no longer takes the arguments of its open call {call.id} in {node.id}: "
+                f"{error}"
+            ) from error
 
 
 def trace_lines(log: Log) -> list[str]:

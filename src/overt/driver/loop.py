@@ -20,7 +20,7 @@ from overt.core import inputs as i
 from overt.core.effects import AskHost, CallModel, CallTool, Effect
 from overt.core.tree import Tree
 from overt.driver.alarm import Alarm
-from overt.driver.context import Host, cancellations, current_host, pause_here, stop_if_cancelled
+from overt.driver.context import Host, current_host, pause_here, stop_if_cancelled
 from overt.driver.crew import Crew
 from overt.driver.gate import Gate
 from overt.driver.intake import Intake
@@ -221,21 +221,16 @@ class Driver(Intake):
         if self._group is not None:
             owner.context.run(self.spawn, partial(self._chain, effect))
 
-    def cancellations(self) -> int:
-        """Return how often asyncio was asked to cancel the host's task; 0 in the driver's own tasks.
-
-        Those are cancelled by scopes only, which is told otherwise. What else cancels them is the doing of the code
-        they run.
-        """
-        return cancellations(self.host)
-
     async def _chain(self, effect: Effect | None) -> None:
         """Perform an effect, and then one of those that follow, until there is none to take."""
-        before = self.cancellations()
+        here = current_host()
+        # The host's own task is the only one that others cancel as such.
+        host = here if here is self.host else None
+        before = 0 if host is None else host.cancelling()
         with anyio.CancelScope() as scope:
             while effect is not None:
                 try:
-                    slot = await self._perform_one(effect, scope, before)
+                    slot = await self._perform_one(effect, scope, before, own=host is None)
                 finally:
                     self._at_work -= 1
                 effect = None if slot is None else slot.take
@@ -243,15 +238,17 @@ class Driver(Intake):
                     # This chain was cancelled between the append and here: the effect is somebody else's now.
                     self._set_going(effect, slot)
                     return
-                if self.host is not None and self.cancellations() > before:
+                if host is not None and host.cancelling() > before:
                     break
-        if self.host is not None and self.cancellations() > before:
+        if host is not None and host.cancelling() > before:
             # Code that swallowed the cancellation of the host's task does not keep the host.
             await stop_if_cancelled(before, self.host)
         if self._watches and not self._at_work:
             self._look()
 
-    async def _perform_one(self, effect: Effect, scope: anyio.CancelScope, before: int) -> Slot | None:
+    async def _perform_one(
+        self, effect: Effect, scope: anyio.CancelScope, before: int, *, own: bool
+    ) -> Slot | None:
         id = effect.id
         if self.broken is not None or self.fatal is not None or id not in self.tree.open:
             return None
@@ -269,7 +266,7 @@ class Driver(Intake):
         finally:
             self._scopes.pop(id, None)
         try:
-            return await self.step(outcome, wants=True, own=current_host() is not self.host)
+            return await self.step(outcome, wants=True, own=own)
         except StoreError:
             return None
         finally:

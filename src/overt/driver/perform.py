@@ -20,7 +20,7 @@ from overt.core.calls import offers_task
 from overt.core.effects import AskHost, CallModel, Notify
 from overt.core.tree import Node
 from overt.core.views import request_view
-from overt.driver.answers import check_data
+from overt.driver.answers import check_data, text_of
 from overt.driver.context import InContext, describe, let_through
 from overt.driver.shown import Shown
 from overt.errors import InvalidAnswer, ModelError
@@ -230,18 +230,13 @@ def answer_spec(request: Request, answer: Answer[Any]) -> i.AnswerSpec:
         raise InvalidAnswer(
             f"the answer is for {answer.id!r}, not {request.id}", places=("$.id: another request",)
         )
-    try:
-        data = jsonable(answer.data, "$.data")
-    except (TypeError, RecursionError) as error:
-        raise InvalidAnswer(
-            f"the answer to {request.id} is no JSON: {error}", places=(str(error),)
-        ) from error
+    text = text_of(answer)
     if answer.ok:
-        check_data(request, data)
+        check_data(request, None if text is None else from_json(text))
     return i.AnswerSpec(
         request.id,
         answer.ok,
-        None if data is None else encode(data),
+        text,
         None if answer.reason is None else clean(answer.reason),
         None if answer.by is None else clean(answer.by),
     )
