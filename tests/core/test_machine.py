@@ -206,11 +206,11 @@ class Machine(RuleBasedStateMachine):
         assert entry is not None
         if entry.wake is not None and entry.wake.limit_at is not None:
             caps = self.sim.node(entry.wake.limit_at).caps
-            raised = f.Caps._make(
-                v + by if isinstance(v, int) and n != "max_depth" else None
-                for n, v in zip(f.Caps._fields, caps, strict=True)
-            )
-            self.step(i.Extend(raised))
+            told: dict[str, Any] = caps._asdict()
+            more: dict[str, Any] = {
+                n: v + by for n, v in told.items() if isinstance(v, int | float) and n != "max_depth"
+            }
+            self.step(i.Extend(f.Caps(**more)))
 
 
 Machine.TestCase.settings = settings(

@@ -329,3 +329,22 @@ async def test_of_two_that_answer_at_once_one_is_refused() -> None:
         assert {type(e) for e in outcomes} <= {RunConflict, AlreadyAnswered}
         assert world.times("book 12a yes") == 1
         assert sum(isinstance(x, f.AnswerGiven) for x in await facts_of(store)) == 1
+
+
+async def test_a_parked_run_keeps_no_task_for_its_claim() -> None:
+    """Months may pass inside `async with`: nothing wakes for a claim that is not held."""
+    clock = VirtualClock()
+
+    @tool
+    async def ask(ctx: ToolContext[None]) -> str:
+        """Ask."""
+        return str((await ctx.ask("ok?")).ok)
+
+    model = MockModel([call("ask"), say("end")])
+    agent = Agent("w", does="Works.", tools=[ask], model=model)
+    async with Runtime(agent, store=MemoryStore(), clock=clock) as runtime:
+        assert (await runtime.run("go")).pending is not None
+        await clock.advance(60)
+        assert clock.sleepers == 0
+        result = await runtime.resume(Answer(id=runtime.pendings()[0].id, ok=True))
+    assert result.text == "end"

@@ -95,7 +95,7 @@ async def test_a_finished_reuse_call_of_a_wake_that_may_be_replayed_counts() -> 
     await worker(booking, tool(ask)).run("go", model=model, store=store, run_id=RUN)
     with pytest.raises(SpecDrift, match="was 'reuse' and is 'rerun'"):
         await Runtime.open(worker(tool(book), tool(ask)), RUN, model=model, store=store)
-    with pytest.raises(SpecDrift, match="'book' .* is gone"):
+    with pytest.raises(SpecDrift, match=r"'book' .* is gone"):
         await Runtime.open(worker(tool(ask)), RUN, model=model, store=store)
     runtime = await Runtime.open(worker(booking, tool(ask)), RUN, model=model, store=store)
     await runtime.resume(Answer(id=runtime.pendings()[0].id, ok=True))

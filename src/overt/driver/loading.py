@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from overt.core import facts as f
 from overt.core.apply import apply_all
 from overt.core.suspension import when
@@ -99,7 +101,7 @@ def _may_go_on(wake: Wake | None) -> bool:
 def _check_tools(tree: Tree, node: Node, wake: Wake, member: Member) -> None:
     """Every tool this wake has used counts: a replay enters it again, or is given what it returned."""
     where = f"run {tree.run_id}: tool {{!r}} of agent {node.agent!r}"
-    plan = node.plan.tools if node.plan is not None else {}
+    plan: Mapping[str, str] = node.plan.tools if node.plan is not None else {}
     used = {memory.tool for memory in wake.memory.values()}
     for name in sorted(used - ({"task"} if member.task is not None else set())):
         tool = member.tools.get(name)

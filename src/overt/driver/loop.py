@@ -71,6 +71,8 @@ class Driver(Intake):
         self.pause: Callable[[], Awaitable[None]] = checkpoint
         """A cancellation point that lets others run."""
         self._group: TaskGroup | None = None
+        self._keeping: bool = False
+        """Whether a task renews the claim."""
         self._spawned = False
         """Whether the group has had a task."""
         self._next = self.tree.next_effect
@@ -118,6 +120,7 @@ class Driver(Intake):
         if self.first is not None:
             await self.tenure.create(self.first, records)
             self._opened()
+            self._keep()
             if not release:
                 return
             records, after = (), tree.seq
@@ -140,6 +143,7 @@ class Driver(Intake):
             if self.first is not None or self.tenure.held:
                 return
             await self.tenure.take(self.tree, self.log, force=force)
+            self._keep()
             self._next = self.tree.next_effect
             if self.tree.root.active:
                 await self.step(i.TakeOver())
@@ -166,15 +170,22 @@ class Driver(Intake):
             raise store_error(error) from error
 
     async def _keep_claim(self) -> None:
-        """Renew the claim for as long as the driver works."""
-        while True:
-            await self.clock.sleep(self.tenure.seconds / 3)
-            try:
-                if self.broken is None:
-                    await self.tenure.renew(self.tree.run_id)
-            except Exception as error:  # noqa: BLE001  # a store that cannot be asked is as good as lost
-                self._break(error)
-                return
+        """Renew the claim for as long as it is held; a parked run has none, and no task that wakes for it."""
+        try:
+            while True:
+                await self.clock.sleep(self.tenure.seconds / 3)
+                if self.broken is not None or not self.tenure.held:
+                    return
+                await self.tenure.renew(self.tree.run_id)
+        except Exception as error:  # noqa: BLE001  # a store that cannot be asked is as good as lost
+            self._break(error)
+        finally:
+            self._keeping = False
+
+    def _keep(self) -> None:
+        if self._group is not None and not self.tenure.private and not self._keeping:
+            self._keeping = True
+            self.spawn(self._keep_claim)
 
     # ------------------------------------------------------------ effects
 
@@ -413,8 +424,7 @@ class Driver(Intake):
         self.pause = pause_here()
         self.tenure.hurry(None)
         self._at_work = 0
-        if not self.tenure.private:
-            self.spawn(self._keep_claim)
+        self._keeping = False
         self._alarm.forget()
 
     async def _finish(self, group: TaskGroup, error: BaseException | None) -> None:
