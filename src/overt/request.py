@@ -71,6 +71,8 @@ WaitFor = Callable[[Request], "Awaitable[Answer[Any] | None]"]
 """Answers a request at once, inline; `None` parks the run instead.
 
 The tool that asked is entered again from its first line with the answer, inline as much as after a restart: what
-stands before the question runs once for every entry. An answer that arrives after the run has parked replays the
-wake from its checkpoint under `ResumePolicy.REWIND`: every tool that ran in it runs again.
+stands before the question runs once for every entry. An answer that arrives after the run has parked replays the wake
+from its checkpoint under `ResumePolicy.REWIND`: every tool that ran in it runs again, so tools reachable in a
+suspendable wake must be idempotent. `@tool(on_replay="reuse")`, `ToolContext.once` and `ToolContext.idempotency_key`
+are the ways to be so.
 """
