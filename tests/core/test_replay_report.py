@@ -7,7 +7,7 @@ from overt.core import inputs as i
 from overt.core.effects import CallModel
 from overt.core.views import request_view
 from overt.result import Replay
-from tests.core.sim import Sim, call, plan
+from tests.core.sim import Sim, call, plan, task
 
 A = "root/a.1"
 
@@ -119,3 +119,30 @@ def test_a_request_can_be_read_as_it_will_be_once_parked() -> None:
     assert sim.result().status == "pending"
     parked = request_view(sim.tree, sim.tree.requests[id])
     assert ([c.arguments for c in parked.replays], parked.turns_again) == ([{}, {"x": 1}], 2)
+
+
+def test_a_wake_that_waited_for_a_slot_does_not_take_the_report_with_it() -> None:
+    """With one slot the last of a team starts in the moment nothing else runs; that is no new work of the host."""
+    sim = Sim(plan(caps={"a": f.Caps(max_concurrent=1)}))
+    sim.begin(closes=False)
+    sim.reply("", task("b", "p"), task("b", "q"))
+    sim.reply("", call("t"), handle="root/a.1/b.1")
+    sim.ret("t")
+    sim.reply("", call("ask"), handle="root/a.1/b.1")
+    sim.ask()
+    sim.reply("", call("ask"), handle="root/a.1/b.2")
+    sim.ask()
+    assert len(sim.open_requests()) == 2
+    sim.step(i.Deliver(tuple(i.AnswerSpec(r, True) for r in sim.open_requests())))
+    running, waiting = sim.node("root/a.1/b.1"), sim.node("root/a.1/b.2")
+    assert (running.state, waiting.queued) == ("running", "resume")
+    sim.step(i.Spawn("root/a.1", "c"))
+    sim.step(i.Wake("root/a.1/c.3", "more"))
+    assert sim.node("root/a.1/c.3").queued == "wake"
+    sim.reply("", call("t"), handle="root/a.1/b.1")
+    sim.ret("t")
+    sim.reply("done", handle="root/a.1/b.1")
+    sim.reply("done", handle="root/a.1/b.2")
+    assert sim.node("root/a.1/c.3").state == "running"
+    assert sim.tree.replays is not None
+    assert sim.tree.replays.rerun

@@ -18,7 +18,7 @@ from overt.core import facts as f
 from overt.errors import AlreadyAnswered, OvertError, RunConflict, RunExists, StoreError, UsageError
 from overt.message import ModelRequest, ModelResponse
 from overt.stores import MemoryStore, Store
-from overt.testing import MockModel, VirtualClock, call, say
+from overt.testing import CrashingStore, MockModel, VirtualClock, call, say
 
 pytestmark = pytest.mark.anyio
 
@@ -348,3 +348,35 @@ async def test_a_parked_run_keeps_no_task_for_its_claim() -> None:
         assert clock.sleepers == 0
         result = await runtime.resume(Answer(id=runtime.pendings()[0].id, ok=True))
     assert result.text == "end"
+
+
+async def test_a_claim_taken_anew_after_a_long_park_is_renewed_again() -> None:
+    """The task that renewed it has ended with the park; the answered tool then takes longer than a claim lasts."""
+    clock, store = VirtualClock(), CrashingStore(MemoryStore())
+    going, inside, told = anyio.Event(), anyio.Event(), anyio.Event()
+
+    @tool
+    async def ask(ctx: ToolContext[None]) -> str:
+        """Ask, and then take long."""
+        answer = await ctx.ask("ok?")
+        inside.set()
+        await going.wait()
+        return str(answer.ok)
+
+    async def on_pending(request: Any) -> None:
+        told.set()
+
+    agent = Agent("w", does="Works.", tools=[ask], model=MockModel([call("ask"), say("end")]))
+    async with Runtime(agent, store=store, clock=clock, run_id=RUN, on_pending=on_pending) as runtime:
+        assert (await runtime.run("go")).pending is not None
+        await clock.advance(60)  # nothing is held, so nothing renews any more
+        async with anyio.create_task_group() as group:
+            group.start_soon(runtime.resume, Answer(id=runtime.pendings()[0].id, ok=True))
+            await inside.wait()
+            for _ in range(9):
+                await clock.advance(10)
+            until = (await store.info(RUN)).until
+            assert until is not None
+            assert until > clock.now()
+            going.set()
+    assert runtime.result().text == "end"

@@ -55,11 +55,13 @@ def _supersede(tree: Tree, node: Node) -> list[Item]:
 
 def _wake_started(tree: Tree, fact: f.WakeStarted) -> None:
     node = tree.nodes[fact.handle]
+    # Asked before it leaves the queue: what waited for a slot was under way already.
+    fresh = tree.root.live == 0
     dequeue(node)
     kept = _supersede(tree, node)
     node.next_wake = None
     node.wakes += 1
-    if tree.root.live == 0:
+    if fresh:
         # New work of the host: what the last resume repeated is not said of it.
         tree.replays = None
     wake = node.wake = Wake(node.wakes, fact.prompt, fact.closes)

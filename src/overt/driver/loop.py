@@ -130,6 +130,9 @@ class Driver(Intake):
             return
         async with self._claim:
             await append(release=self._may_release())
+        if self.tenure.held:
+            # An input came while the claim was given up, and took it anew.
+            self._keep()
 
     async def acquire(self, *, force: bool = False) -> None:
         """Take the claim on the run, and catch up with what another process has done since.
