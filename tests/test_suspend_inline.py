@@ -344,3 +344,25 @@ async def test_on_pending_that_raises_costs_nothing() -> None:
     assert any("mail is down" in line for line in runtime.trace())
     result = await runtime.resume(yes(result))
     assert result.status is Status.DONE
+
+
+async def test_a_plain_function_answers_too() -> None:
+    """Type checkers refuse it; a notebook has none, and a run that parks in silence helps nobody."""
+
+    def plain(request: Request) -> Any:
+        return Answer(id=request.id, ok=True)
+
+    result, _ = await agent([call("approve"), say("end")], approve).run("go", wait_for=plain)
+    assert result.status is Status.DONE
+
+
+@pytest.mark.parametrize("wrong", [True, "yes", {"ok": True}])
+async def test_an_interpreter_that_returns_no_answer_parks_and_says_so(wrong: Any) -> None:
+    async def host(request: Request) -> Any:
+        return wrong
+
+    result, _ = await agent([call("approve"), say("end")], approve).run("go", wait_for=host)
+    assert result.status is Status.PENDING
+    assert result.error is not None
+    assert (result.error.source, result.error.type) == ("wait_for", "TypeError")
+    assert type(wrong).__name__ in result.error.message
