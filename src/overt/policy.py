@@ -1,16 +1,29 @@
-"""Budgets, the resume policy, and the small values of the verbs."""
+"""Budgets and what happens at their caps, the resume policy, and the small values of the verbs."""
 
 from __future__ import annotations
 
 from decimal import Decimal
 from enum import StrEnum
+from typing import TypeAlias
 
 from pydantic import Field
 
 from overt._frozen import Frozen
-from overt.result import State
+from overt.errors import UsageError
+from overt.result import Limit, State
 
-__all__ = ("Budget", "HandleView", "InboxItem", "PostResult", "ResumePolicy")
+__all__ = (
+    "Budget",
+    "Extend",
+    "HandleView",
+    "InboxItem",
+    "LimitDecision",
+    "LimitInfo",
+    "PostResult",
+    "ResumePolicy",
+    "Stop",
+    "Suspend",
+)
 
 
 class ResumePolicy(StrEnum):
@@ -81,3 +94,73 @@ class HandleView(Frozen):
     """Items waiting in the inbox."""
     pending_kind: str | None = None
     """Kind of the first open request in or below the handle."""
+
+
+class LimitInfo(Frozen):
+    """A cap that is spent: what `on_limit` is asked about."""
+
+    limit: Limit
+    at: str
+    """Id of the handle whose cap it is; `root` for the run's own budget."""
+    cap: Decimal
+    """In the limit's unit: turns, tokens, calls, seconds, USD."""
+    spent: Decimal
+    """In the same unit, of that handle and everything below it; of `maxTurns`, turns of the attempt."""
+    handle: str
+    """Id of the handle that wanted to go on."""
+
+
+class Stop:
+    """Stop: the wake ends `incomplete`, and `Runtime.extend` can still go on with it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "Stop()"
+
+
+class Extend:
+    """Raise caps and go on.
+
+    Attributes:
+        budget: New totals for the handle whose cap is spent; only fields that are set count, none below the present.
+    """
+
+    __slots__ = ("budget",)
+
+    budget: Budget
+
+    def __init__(self, budget: Budget) -> None:
+        if not isinstance(budget, Budget):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
+            raise UsageError(f"Extend takes a Budget with the new totals, not {type(budget).__name__}")
+        self.budget = budget
+
+    def __repr__(self) -> str:
+        return f"Extend({self.budget!r})"
+
+
+class Suspend:
+    """Ask somebody: a request of kind `budget`, answered with how much more may be spent.
+
+    The answer's `data` is a number in the limit's unit, added to the cap. Answering goes on where the wake stopped,
+    under either resume policy: nothing is bought twice. A refusal stops the wake as `Stop` does.
+
+    Attributes:
+        prompt: The question, for people; `None` takes one that names limit, cap, spent and whose.
+    """
+
+    __slots__ = ("prompt",)
+
+    prompt: str | None
+
+    def __init__(self, prompt: str | None = None) -> None:
+        if prompt is not None and not (isinstance(prompt, str) and prompt.strip()):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
+            raise UsageError(f"Suspend takes a non-empty prompt or None, not {prompt!r:.80}")
+        self.prompt = prompt
+
+    def __repr__(self) -> str:
+        return f"Suspend({self.prompt!r})"
+
+
+LimitDecision: TypeAlias = Stop | Extend | Suspend
+"""What `on_limit` returns."""

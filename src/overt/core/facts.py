@@ -12,17 +12,37 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, get_args
 
+from overt.core.policy_facts import (
+    CallDenied,
+    ChecksAsked,
+    ChecksDone,
+    Judged,
+    LimitAsked,
+    LimitDecided,
+    ModelSkipped,
+    OutputRefused,
+    Overridden,
+    TextCheckAsked,
+    TextChecked,
+    VerifyAsked,
+    WakeAsked,
+)
+from overt.core.specs import CallSpec, Caps, ErrorSpec, Question, RulingSpec, Said, Tokens
+
 __all__ = (
     "FACTS",
     "AnswerGiven",
     "BudgetRaised",
     "CallAsked",
+    "CallDenied",
     "CallEntered",
     "CallRefused",
     "CallReturned",
     "CallReused",
     "CallSpec",
     "Caps",
+    "ChecksAsked",
+    "ChecksDone",
     "ChildReturned",
     "Delegated",
     "Diverged",
@@ -36,14 +56,20 @@ __all__ = (
     "HostAsked",
     "HostPassed",
     "ItemPosted",
+    "Judged",
+    "LimitAsked",
+    "LimitDecided",
     "ModelAwaited",
     "ModelCalled",
     "ModelFailed",
     "ModelReplied",
+    "ModelSkipped",
     "Notified",
     "NotifyAsked",
     "OnceDone",
     "OnceEntered",
+    "OutputRefused",
+    "Overridden",
     "PlanChanged",
     "Question",
     "Reattached",
@@ -54,8 +80,14 @@ __all__ = (
     "Resumed",
     "RewindAsked",
     "Rewound",
+    "RulingSpec",
     "RunOpened",
+    "Said",
+    "TextCheckAsked",
+    "TextChecked",
     "Tokens",
+    "VerifyAsked",
+    "WakeAsked",
     "WakeDropped",
     "WakeGivenUp",
     "WakeParked",
@@ -64,67 +96,6 @@ __all__ = (
     "WakeSettled",
     "WakeStarted",
 )
-
-
-class Caps(NamedTuple):
-    """A budget as declared: `None` where nothing was said. Money is a decimal text, wall time is in seconds."""
-
-    max_turns: int | None = None
-    max_tokens: int | None = None
-    max_tool_calls: int | None = None
-    max_model_calls: int | None = None
-    max_wall: float | None = None
-    max_cost: str | None = None
-    max_children: int | None = None
-    max_concurrent: int | None = None
-    max_depth: int | None = None
-
-
-class Tokens(NamedTuple):
-    """Usage of one model call as the provider reported it."""
-
-    input: int
-    output: int
-    cached: int = 0
-    reasoning: int = 0
-    total: int = 0
-
-
-class CallSpec(NamedTuple):
-    """One call of a reply, as validated before anything is entered."""
-
-    name: str
-    raw: str
-    """The arguments as the model wrote them, a JSON object's text; `{}` where it wrote none."""
-    args: str | None = None
-    """Canonical JSON of the validated arguments; `None` when equal to `raw`, or when `error` is set."""
-    error: str | None = None
-    """Why the call cannot be entered: unknown tool, invalid arguments."""
-
-
-class ErrorSpec(NamedTuple):
-    """Why a wake failed."""
-
-    type: str
-    message: str
-    source: str
-    retryable: bool = False
-    status_code: int | None = None
-    detail: str | None = None
-
-
-class Question(NamedTuple):
-    """What a call asks: everything an answer is bound to, and when it expires."""
-
-    kind: str
-    prompt: str
-    url: str | None = None
-    data: str = "{}"
-    """Canonical JSON object."""
-    schema: str | None = None
-    """Canonical JSON Schema."""
-    expires_at: int | None = None
-    """Microseconds since 1970; not part of what an answer is bound to."""
 
 
 class RunOpened(NamedTuple):
@@ -218,6 +189,10 @@ class ModelReplied(NamedTuple):
     model: str = ""
     reasoning: str | None = None
     opaque: str | None = None
+    ruled: bool = False
+    """Whether the checks have been asked about its calls already."""
+    output: str | None = None
+    """Canonical JSON of the typed output, where the reply is one."""
 
 
 class ModelFailed(NamedTuple):
@@ -287,6 +262,8 @@ class CallAsked(NamedTuple):
     diverged: bool = False
     once: str | None = None
     """For kind `in_doubt`: the label of the `once` block that is in doubt, if it is one."""
+    guard: bool = False
+    """Whether a guardrail asks, and not the tool."""
 
 
 class Diverged(NamedTuple):
@@ -346,6 +323,8 @@ class AnswerGiven(NamedTuple):
     policy: str | None = None
     """The policy for what this answer sets going; `None` for an inline answer, which repeats nothing."""
     effect: int = 0
+    args: str | None = None
+    """Canonical arguments the answer puts in place of those that were shown."""
 
 
 class RequestCancelled(NamedTuple):
@@ -539,6 +518,19 @@ Fact = (
     | WakeSettled
     | HandleClosed
     | WakeGivenUp
+    | ChecksAsked
+    | ChecksDone
+    | CallDenied
+    | TextCheckAsked
+    | TextChecked
+    | WakeAsked
+    | LimitAsked
+    | LimitDecided
+    | VerifyAsked
+    | Judged
+    | OutputRefused
+    | Overridden
+    | ModelSkipped
 )
 
 FACTS: dict[str, type[Fact]] = {
