@@ -30,7 +30,8 @@ FINAL = "final_result"
 
 _VALUE = "value"
 _OPEN = f'{{"{_VALUE}":'
-_FENCED = re.compile(r"\s*```(?:json)?[ \t]*\r?\n(.*?)\r?\n?[ \t]*```\s*", re.DOTALL | re.IGNORECASE)
+_SHAPE = f' {{"{_VALUE}": …}}'
+_FENCED = re.compile(r"```(?:json)?(.*)```", re.DOTALL | re.IGNORECASE)
 
 
 class OutputInvalid(ValueError):
@@ -141,7 +142,7 @@ class OutputSpec:
             if not isinstance(raw, str):
                 return encode(jsonable(raw, "the answer"))
             text = _unfenced(raw) or "{}"
-            object_of(text, "the answer has to be")
+            object_of(text, f"the answer has to be a JSON object{_SHAPE if self.wrapped else ''}")
         except RecursionError:
             raise OutputInvalid(["the answer is nested too deeply"]) from None
         except (NotJson, ValueError) as error:

@@ -73,13 +73,13 @@ def object_of(text: str, must: str) -> dict[str, JsonValue]:
 
     Raises:
         ValueError: It is none; the message says why and is for the model. Where the text is JSON of another kind it
-            begins with `must`: "the arguments have to be".
+            begins with `must`: "the arguments have to be a JSON object".
     """
     parsed = json_of(text)
     if not isinstance(parsed, dict):
         kind: dict[type, str] = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
         found = kind.get(type(parsed), "a number")
-        raise ValueError(f"{must} a JSON object, not {found}")
+        raise ValueError(f"{must}, not {found}")
     return parsed
 
 
@@ -165,7 +165,7 @@ class Parameters:
 
     def _object(self, text: str) -> dict[str, JsonValue]:
         try:
-            return object_of(text, "the arguments have to be")
+            return object_of(text, "the arguments have to be a JSON object")
         except ValueError as error:
             raise ArgumentsInvalid(self._tool, [str(error)]) from error
 
