@@ -16,6 +16,9 @@ from overt.request import Answer, Request, WaitFor
 
 if TYPE_CHECKING:
     from overt.agent import Agent
+    from overt.guardrail import Guardrail, OutputGuardrail, PromptGuardrail
+    from overt.hooks import Hooks, MetricEvent
+    from overt.policy import LimitDecision, LimitInfo
 
 __all__ = ("Options", "check_run", "check_store", "model_of")
 
@@ -39,12 +42,26 @@ class Options(TypedDict, Generic[DepsT], total=False):
     """Messages the transcript begins with: each tool call in them with its result right after."""
     budget: Budget
     """Caps of the root: the whole tree's bill."""
+    guardrails: Sequence[Guardrail]
+    """Rules on the calls of every agent of the tree, asked together with each agent's own."""
+    input_guardrails: Sequence[PromptGuardrail]
+    """Rules on the prompts of every agent of the tree."""
+    output_guardrails: Sequence[OutputGuardrail]
+    """Rules on the final answers of every agent of the tree."""
+    guardrail_timeout: float
+    """Seconds an async guardrail may take before it denies; 30 if left out."""
     wait_for: WaitFor
     """Answers requests at once, where no agent's own does."""
     on_pending: Callable[[Request], Awaitable[None]]
     """Told, at least once, of every request that no interpreter answers, after it is durable."""
     verify_answer: Callable[[Request, Answer[Any]], bool | Awaitable[bool]]
     """Asked before an answer is accepted; false refuses it, and so does an exception."""
+    on_limit: Callable[[LimitInfo], LimitDecision | Awaitable[LimitDecision]]
+    """Asked where a cap is spent, before the call or batch that does not fit. Left out: stop."""
+    hooks: Hooks
+    """Functions around the model calls and tools of every agent; an agent's own replace them one by one."""
+    on_metric: Callable[[MetricEvent], None]
+    """Told of each model call, tool and stretch of every agent that has none of its own."""
     clock: Clock
     """Where time comes from. Left out: the machine's."""
     inbox_cap: int
