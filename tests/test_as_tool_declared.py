@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from overt import (
     Agent,
     Allow,
     Answer,
+    Budget,
     DefinitionError,
     GuardrailEvent,
     MissingDeps,
@@ -25,6 +27,7 @@ from overt import (
     tool,
 )
 from overt.agent import resolve_team
+from overt.options import check_run
 from overt.stores import MemoryStore
 from overt.testing import MockModel, call, say
 
@@ -237,6 +240,13 @@ def test_a_tool_made_of_a_rewired_agent_is_that_agent() -> None:
     again = scout.with_team(named("lead", tools=[scout.as_tool()]))
     assert again.as_tool().agent is again
     assert resolve_team(named("top", tools=[again.as_tool()]))["scout"] is again
+
+
+def test_the_agent_behind_it_is_checked_with_the_run() -> None:
+    scout = named("scout", budget=Budget(max_cost=Decimal(1)), tools=[ask])
+    entry = named("entry", tools=[scout.as_tool()], model="x:y")
+    with pytest.raises(DefinitionError, match=r"^agent 'scout': max_cost needs prices"):
+        check_run(entry, resolve_team(entry), {})
 
 
 # ------------------------------------------------------------------ called as a function
