@@ -343,6 +343,8 @@ class Allow: ...
 class Deny:
     reason: str
 
+    def __post_init__(self) -> None: ...
+
 @dataclass(frozen=True, init=False)
 class Ask:
     prompt: str
@@ -549,6 +551,7 @@ class Hooks:
     before_tool: Callable[[BeforeTool], ToolOverride | Awaitable[ToolOverride | None] | None] | None = None
     after_tool: Callable[[AfterTool], ToolOverride | Awaitable[ToolOverride | None] | None] | None = None
 
+    def __post_init__(self) -> None: ...
     def over(self, base: Hooks | None) -> Hooks: ...
 
 class MetricEvent(BaseModel):
