@@ -1,4 +1,4 @@
-"""Asking user code that rules: guardrails, hooks, verifiers, `on_limit`. Each is called once, and told on if it fails."""
+"""Asking guardrails and hooks: each is called once, and one that fails is told as such."""
 
 from __future__ import annotations
 
@@ -79,8 +79,10 @@ async def ask_rules(driver: Driver, asked: Sequence[tuple[Rule, object]], before
     waiting: list[tuple[int, Awaitable[Any]]] = []
     for index, (rule, event) in enumerate(asked):
         try:
-            value = rule(event)
+            value: object = rule(event)
         except BaseException as error:  # noqa: BLE001  # a rule that fails denies
+            if not isinstance(error, Exception):
+                _give_up(waiting)
             await let_through(error, before, driver.host)
             rulings.append(_failed(rule, error))
             continue
@@ -100,6 +102,13 @@ async def ask_rules(driver: Driver, asked: Sequence[tuple[Rule, object]], before
         else ruling
         for index, ruling in enumerate(rulings)
     ]
+
+
+def _give_up(waiting: Sequence[tuple[int, Awaitable[Any]]]) -> None:
+    """Close what will not be awaited."""
+    for _, awaitable in waiting:
+        if inspect.iscoroutine(awaitable):
+            awaitable.close()
 
 
 def _failed(rule: Rule, error: BaseException) -> Deny:
@@ -127,7 +136,7 @@ async def _wait_for(
         try:
             value = await awaitable
             rulings[index] = value if isinstance(value, (Allow, Deny, Ask)) else _wrong(rule, value)
-        except Exception as error:  # a rule that fails denies
+        except Exception as error:  # noqa: BLE001  # a rule that fails denies
             rulings[index] = _failed(rule, error)
         left -= 1
         if not left:

@@ -66,7 +66,8 @@ async def perform_verify(driver: Driver, effect: Verify, before: int) -> i.Input
         )
         value: object = await run_user_code(verify, (attempt,), {}, is_async=is_async)
         verdict = cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
-        if len(verdict) != 2 or not isinstance(verdict[0], bool) or not isinstance(verdict[1], str):
+        ok, reason = verdict if len(verdict) == 2 else (None, None)
+        if not isinstance(ok, bool) or not isinstance(reason, str):
             raise TypeError(
                 f"verifier {name_of(verify)!r} returned {value!r:.80}, not a tuple of whether it will do and why not"
             )
@@ -75,7 +76,6 @@ async def perform_verify(driver: Driver, effect: Verify, before: int) -> i.Input
         return i.VerifyDone(
             effect.id, error=f.ErrorSpec(type(error).__name__, message_of(error), "completion")
         )
-    ok, reason = verdict
     return i.VerifyDone(effect.id, ok, clean(reason))
 
 

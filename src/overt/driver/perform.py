@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
+from pydantic import JsonValue
 from pydantic_core import from_json
 
 from overt._text import clean, told
@@ -207,7 +208,7 @@ def answer_spec(driver: Driver, request: Request, answer: Answer[Any]) -> i.Answ
     text = text_of(answer)
     args = None
     if answer.ok:
-        data: object = None if text is None else from_json(text)
+        data: JsonValue = None if text is None else from_json(text)
         check_data(request, data)
         if type(data) is dict and len(data) == 1 and "arguments" in data:
             args = _changed(driver, request, data["arguments"])
