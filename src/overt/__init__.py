@@ -46,6 +46,7 @@ from overt.tool import AnyTool, Tool, ToolContext, ToolDecorator, ToolResult, pe
 
 if TYPE_CHECKING:
     from overt.completion import Attempt, Completion
+    from overt.delegate import AgentTool
     from overt.driver.events import Event
     from overt.guardrail import (
         Allow,
@@ -77,6 +78,7 @@ __all__ = (
     "AfterLLM",
     "AfterTool",
     "Agent",
+    "AgentTool",
     "Allow",
     "Answer",
     "AnyTool",
@@ -161,6 +163,7 @@ __all__ = (
 _LATER = {
     "AfterLLM": "overt.hooks",
     "AfterTool": "overt.hooks",
+    "AgentTool": "overt.delegate",
     "Allow": "overt.guardrail",
     "Ask": "overt.guardrail",
     "Attempt": "overt.completion",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 from typing_extensions import TypeForm, TypeVar, Unpack
 
-from overt._agent_checks import check_agent, expect, listed
+from overt._agent_checks import agents_below, check_agent, expect, listed
 from overt._text import clean
 from overt.errors import DefinitionError, UsageError
 from overt.message import Model, ModelSettings
@@ -24,6 +24,7 @@ from overt.tool import AnyTool
 if TYPE_CHECKING:
     # None of these is needed to declare an agent that has none of them.
     from overt.completion import Completion
+    from overt.delegate import AgentTool
     from overt.guardrail import Guardrail, OutputGuardrail, PromptGuardrail
     from overt.handle import Handle
     from overt.hooks import Hooks, MetricEvent
@@ -278,8 +279,8 @@ class Agent(Generic[DepsT, OutputT]):
     def with_team(self, *team: Agent[Any, Any]) -> Agent[DepsT, OutputT]:
         """Return this agent with another team.
 
-        Wherever an agent of its name occurs in the teams reached from the new one, the new one is meant, so that teams
-        may be cyclic:
+        Wherever an agent of its name occurs in the teams reached from the new one, or behind a tool there, the new one
+        is meant, so that teams may be cyclic:
 
         ```python
         writer = Agent("writer", does="Writes.")
@@ -298,6 +299,31 @@ class Agent(Generic[DepsT, OutputT]):
         object.__setattr__(new, "_declared", None)
         check_agent(new)
         return new
+
+    @overload
+    def as_tool(
+        self: Agent[None, OutputT], *, name: str | None = None, description: str | None = None
+    ) -> AgentTool[object, OutputT]: ...
+    @overload
+    def as_tool(
+        self, *, name: str | None = None, description: str | None = None
+    ) -> AgentTool[DepsT, OutputT]: ...
+    def as_tool(self, *, name: str | None = None, description: str | None = None) -> AgentTool[Any, OutputT]:
+        """Return this agent as a tool with one parameter, `prompt`, for the `tools` of another.
+
+        A call of it in a run is a delegation, as by `task`: a child with its own transcript in the same run, under the
+        same budgets, guardrails and requests. Called as a function it runs on its own; see `AgentTool.__call__`.
+
+        Args:
+            name: What a model calls it by; `None` takes the agent's name, accents dropped and blanks as underscores.
+            description: What a model is told about it; `None` takes `does`.
+
+        Raises:
+            DefinitionError: The name is none for a tool, or the agent's cannot be made one.
+        """
+        from overt.delegate import agent_tool  # not for agents that are no tools
+
+        return agent_tool(self, name=name, description=description)
 
     async def run(
         self, prompt: str, **options: Unpack[Options[DepsT]]
@@ -381,7 +407,7 @@ def instructions(agent: Agent[Any, Any], deps: object) -> str | None:
 
 
 def resolve_team(agent: Agent[Any, Any]) -> dict[str, Agent[Any, Any]]:
-    """Return every agent a run of `agent` may come to, by name, the entry agent first.
+    """Return every agent a run of `agent` may come to, by teams and as tools, by name, the entry agent first.
 
     Raises:
         DefinitionError: Two different agents have one name, and neither is the other made anew by `with_team`.
@@ -395,7 +421,7 @@ def resolve_team(agent: Agent[Any, Any]) -> dict[str, Agent[Any, Any]]:
         meant = _meant(named[waiting.pop(0).name])
         if meant.name not in resolved:
             resolved[meant.name] = meant
-            waiting.extend(meant.team)
+            waiting.extend(agents_below(meant))
     return resolved
 
 
@@ -408,7 +434,7 @@ def _reached(agent: Agent[Any, Any]) -> Iterator[Agent[Any, Any]]:
         if id(found) not in seen:
             seen.add(id(found))
             yield found
-            waiting.extend(found.team)
+            waiting.extend(agents_below(found))
 
 
 def _meant(candidates: Sequence[Agent[Any, Any]]) -> Agent[Any, Any]:
