@@ -34,7 +34,7 @@ from overt.result import ErrorInfo, Limit, Replay, State, Status, TaskResult, Ve
 from overt.tool import AnyTool, Tool, ToolContext, ToolDecorator, ToolResult, pending, tool
 
 if TYPE_CHECKING:
-    from overt.driver.events import Event
+    from overt.events import Event
     from overt.ledger import Ledger
     from overt.runtime import Runtime
 
@@ -97,7 +97,7 @@ __all__ = (
 )
 
 # What declares agents and tools is here at once; what runs them is loaded when it is first asked for.
-_LATER = {"Event": "overt.driver.events", "Ledger": "overt.ledger", "Runtime": "overt.runtime"}
+_LATER = {"Event": "overt.events", "Ledger": "overt.ledger", "Runtime": "overt.runtime"}
 
 
 def __getattr__(name: str) -> object:

@@ -45,7 +45,7 @@ __all__ = (
 
 class _Event(Frozen):
     position: int
-    """In the journal, from 1. Of a delta and of the result: the last fact before it, for they are not in the journal."""
+    """In the journal, from 1. A delta and the result are not in it and have that of the last fact before them."""
     handle: str
     """Id of the handle it is about; `root` for the run."""
 

@@ -24,10 +24,11 @@ from overt.core.render import committed
 from overt.core.tree import CallState, Node, Tree
 from overt.core.views import handle_view, ledger_of, open_requests, request_view, result_of
 from overt.driver.delivery import checked
-from overt.driver.events import Event, event_views
+from overt.driver.events import event_views
 from overt.driver.loading import Log, check_drift, load, trace_lines
 from overt.driver.loop import Driver
 from overt.errors import RunConflict, UnknownHandle, UsageError
+from overt.events import Event
 from overt.handle import Handle
 from overt.journal.memory import MemoryStore
 from overt.journal.store import Store
@@ -533,8 +534,8 @@ class Runtime(Generic[OutputT]):
         return ledger_of(self._driver.tree, self._driver.tree.root, live=self._driver.live)
 
     def events(self, *, after: int = 0) -> tuple[Event, ...]:
-        """Return the facts of the journal past position `after`."""
-        return tuple(event_views(self._driver.log, after))
+        """Return the journal past position `after` as events, one a fact."""
+        return tuple(event_views(self._driver.log, after, self._driver.tree))
 
     # ------------------------------------------------------------ help
 
