@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, settings
 from pydantic import TypeAdapter
-from tests.core import test_machine
-from tests.core.sim import Sim, plan
-from tests.journal.test_golden import PATHS, records
 
 from overt import events as e
 from overt.core import facts as f
@@ -25,7 +20,9 @@ from overt.core.views import request_view
 from overt.driver.events import EventFold, event_views
 from overt.driver.loading import Log
 from overt.journal.codec import decode, plain_fields
-from overt.result import TaskResult
+from tests.core import test_machine
+from tests.core.sim import Sim
+from tests.journal.test_golden import PATHS, records
 
 EVENT: TypeAdapter[Any] = TypeAdapter(e.Event)
 CLASSES: tuple[type[Any], ...] = get_args(get_args(e.Event)[0])
@@ -86,7 +83,7 @@ def against_tree(tree: Tree, fact: f.Fact, event: Any) -> None:
         case e.ToolStarted():
             assert wake is not None
             call = wake.by_id[event.call.id]
-            assert (event.call.name, event.call.arguments) == (call.name, json.loads(call.args))
+            assert (event.call.name, event.call.arguments) == (call.name, json.loads(call.run_args))
             assert event.child == call.child
         case e.ToolFinished():
             assert wake is not None

@@ -252,6 +252,12 @@ class EventFold:
             reused=call.reused,
         )
 
+    def checks_asked(self, fact: f.ChecksAsked) -> None:
+        self._seen.checking(fact)
+
+    def checks_done(self, fact: f.ChecksDone) -> None:
+        self._seen.checked(fact)
+
     def call_denied(self, fact: f.CallDenied) -> e.Event:
         call = self._seen.call(fact.handle, fact.call).public()
         return self._event(e.ToolDenied, fact.handle, call=call, reason=fact.reason, declined=fact.declined)
@@ -284,7 +290,11 @@ class EventFold:
             e.LimitReached, handle, limit=Limit(limit), limit_at=at, cap=cap, spent=spent, call_id=call
         )
 
+    def output_refused(self, fact: f.OutputRefused) -> None:
+        self._seen.wake(fact.handle)[1].output = None
+
     def judged(self, fact: f.Judged) -> e.Event:
+        self._seen.judged(fact)
         verdict = trusted(Verdict, ok=fact.ok, reason=fact.reason, number=fact.number)
         return self._event(e.VerdictGiven, fact.handle, verdict=verdict)
 
@@ -381,6 +391,9 @@ _RULES: dict[type, Callable[[EventFold, Any], e.Event | None]] = {
     f.OnceDone: EventFold.once_done,
     f.CallRefused: EventFold.call_refused,
     f.LimitAsked: EventFold.limit_asked,
+    f.ChecksAsked: EventFold.checks_asked,
+    f.ChecksDone: EventFold.checks_done,
+    f.OutputRefused: EventFold.output_refused,
     f.Judged: EventFold.judged,
     f.CallAsked: EventFold.call_asked,
     f.WakeAsked: EventFold.wake_asked,

@@ -28,12 +28,14 @@ _FLOAT = re.compile(r"\d[.eE]")
 class SeenCall:
     """A call of a reply, and what runs for it."""
 
-    __slots__ = ("args", "base", "child", "id", "key", "name", "reused")
+    __slots__ = ("args", "base", "child", "edit", "id", "key", "name", "reused")
 
     def __init__(self, id: str, name: str, args: str) -> None:
         self.id: str = id
         self.name: str = name
         self.args: str = args
+        self.edit: str | None = None
+        """Arguments a hook or an answer put in place of the model's."""
         self.base: str = ""
         self.key: str = ""
         self.child: str | None = None
@@ -41,7 +43,8 @@ class SeenCall:
 
     def public(self) -> ToolCall:
         """Return the call with the arguments that run; nothing of it is shared."""
-        return trusted(ToolCall, id=self.id, name=self.name, arguments=from_json(self.args))
+        args = self.args if self.edit is None else self.edit
+        return trusted(ToolCall, id=self.id, name=self.name, arguments=from_json(args))
 
 
 class Asked:
@@ -60,7 +63,7 @@ class Asked:
 class Seen:
     """The fold. One method for each kind of fact that later ones refer to."""
 
-    __slots__ = ("_calls", "_entered", "_last", "asked", "tree")
+    __slots__ = ("_calls", "_checks", "_edits", "_entered", "_last", "asked", "tree")
 
     def __init__(self) -> None:
         self.tree: Tree = Tree()
@@ -74,6 +77,10 @@ class Seen:
         """Those of its last reply."""
         self._entered: dict[int, Memory] = {}
         """What is known of the calls that are inside a `reuse` tool, by effect."""
+        self._checks: dict[int, tuple[str, ...]] = {}
+        """Calls the checks are being asked about, by effect."""
+        self._edits: dict[str, dict[str, str | None]] = {}
+        """Edits of the calls that were open at a handle's last limit stop: what a rewind goes back to."""
 
     def call(self, handle: str, id: str) -> SeenCall:
         """Return a call of a handle's present wake."""
@@ -129,6 +136,7 @@ class Seen:
         wake = node.wake = Wake(node.wakes, prompt, closes)
         self._calls[handle] = {}
         self._last[handle] = []
+        self._edits[handle] = {}
         return wake
 
     def dropped(self, fact: f.WakeDropped) -> bool:
@@ -148,6 +156,7 @@ class Seen:
         wake.error, wake.reason, wake.drop = fact.error, fact.reason, fact.drop
         if fact.status == "incomplete":
             wake.checkpoint = Checkpoint(0, dict(wake.occurrences))
+            self._edits[fact.handle] = {call.id: call.edit for call in self._last[fact.handle]}
 
     def reopened(self, handle: str) -> None:
         """A stopped wake goes on."""
@@ -166,7 +175,11 @@ class Seen:
         wake.attempt += 1
         wake.turns = 0
         wake.occurrences = dict(wake.checkpoint.occurrences)
+        wake.output = None
+        wake.verdicts = []
         self._last[handle] = []
+        for id, edit in self._edits[handle].items():
+            self._calls[handle][id].edit = edit
         return wake
 
     # ----------------------------------------------------------- turns and calls
@@ -178,6 +191,7 @@ class Seen:
         node.turns += 1
         wake.turns += 1
         wake.text = fact.text
+        wake.output = fact.output
         if total:
             for a in node.chain:
                 a.total.tokens += total
@@ -192,8 +206,28 @@ class Seen:
             if spec.error is None:
                 if spec.args is not None:
                     call.args = spec.args
-                _identify(wake, call)
+                if fact.output is None:
+                    _identify(wake, call)
+                    if fact.ruled and spec.ruling is not None:
+                        call.edit = spec.ruling.edit
         return wake, tuple(public)
+
+    def checking(self, fact: f.ChecksAsked) -> None:
+        """The checks are asked about calls."""
+        self._checks[fact.effect] = fact.calls
+
+    def checked(self, fact: f.ChecksDone) -> None:
+        """The checks have been asked."""
+        for id, ruling in zip(self._checks.pop(fact.effect), fact.rulings, strict=True):
+            if ruling.edit is not None:
+                self.call(fact.handle, id).edit = ruling.edit
+
+    def judged(self, fact: f.Judged) -> None:
+        """The gate has judged."""
+        _, wake = self.wake(fact.handle)
+        wake.verdicts.append((fact.ok, fact.reason, fact.number))
+        if not fact.ok:
+            wake.output = None
 
     def entered(self, fact: f.CallEntered, call: SeenCall) -> None:
         """A tool is about to be entered."""
@@ -204,6 +238,7 @@ class Seen:
 
     def lost(self, fact: f.EffectLost) -> None:
         """An effect ended without an outcome."""
+        self._checks.pop(fact.effect, None)
         memory = self._entered.pop(fact.effect, None)
         if memory is not None and fact.asked:
             memory.unsettled = False
@@ -237,7 +272,11 @@ class Seen:
         self._entered.pop(fact.effect, None)
         asked = self.asked[fact.request] = Asked(fact.question, call, memory)
         asked.once = fact.once
-        if memory is not None and asked.kind != "in_doubt":
+        if memory is None:
+            return
+        if fact.guard:
+            memory.edit = None
+        elif asked.kind != "in_doubt":
             memory.unsettled = False
 
     def wake_asked(self, fact: f.WakeAsked) -> None:
@@ -249,8 +288,8 @@ class Seen:
         asked = self.asked[fact.request]
         if asked.kind == "in_doubt" and fact.ok and asked.memory is not None and isinstance(data, dict):
             _resolve(asked.memory, asked.once, data)
-        if fact.args is not None and asked.call is not None:
-            asked.call.args = fact.args
+        if fact.ok and fact.args is not None and asked.call is not None and asked.memory is not None:
+            asked.memory.edit = asked.call.edit = fact.args
         return asked
 
 
@@ -264,8 +303,11 @@ def _identify(wake: Wake, call: SeenCall) -> None:
         # `1.0` and `1` are one number; the run and the wake are the same for all keys here.
         key = idempotency_key("", "", 0, call.name, call.args, occurrence)
     call.key = key
-    if key not in wake.memory:
+    memory = wake.memory.get(key)
+    if memory is None:
         wake.memory[key] = Memory(key, call.name, call.args)
+    else:
+        call.edit = memory.edit
 
 
 def _remember(memory: Memory, output: str, *, is_error: bool, metadata: str | None) -> None:
