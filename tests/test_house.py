@@ -111,6 +111,9 @@ TWO_POSITIONAL |= {
 ANY_OF_USERS = {
     "overt.Agent": "team takes agents of any deps and output",
     "overt.Agent.with_team": "as the constructor",
+    "overt.BeforeLLM": "tools of whatever deps, to be handed on in an LLMOverride",
+    "overt.Completion": "a verifier of any output, as long as its agent has it",
+    "overt.LLMOverride": "tools of whatever deps",
     "overt.Options": "verify_answer takes answers of any type",
     "overt.Runtime.resume": "answers to any question, of whatever type",
     "overt.Runtime.resume_sync": "as resume",

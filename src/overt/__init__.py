@@ -28,34 +28,88 @@ from overt.message import (
     UserPart,
 )
 from overt.options import Options
-from overt.policy import Budget, HandleView, InboxItem, PostResult, ResumePolicy
+from overt.policy import (
+    Budget,
+    Extend,
+    HandleView,
+    InboxItem,
+    LimitDecision,
+    LimitInfo,
+    PostResult,
+    ResumePolicy,
+    Stop,
+    Suspend,
+)
 from overt.request import Answer, ReplayedCall, Request, WaitFor
 from overt.result import ErrorInfo, Limit, Replay, State, Status, TaskResult, Verdict
 from overt.tool import AnyTool, Tool, ToolContext, ToolDecorator, ToolResult, pending, tool
 
 if TYPE_CHECKING:
+    from overt.completion import Attempt, Completion
+    from overt.delegate import AgentTool
     from overt.driver.events import Event
+    from overt.guardrail import (
+        Allow,
+        Ask,
+        Deny,
+        Guardrail,
+        GuardrailEvent,
+        OutputEvent,
+        OutputGuardrail,
+        PromptEvent,
+        PromptGuardrail,
+        Ruling,
+        require_approval,
+    )
+    from overt.hooks import (
+        AfterLLM,
+        AfterTool,
+        BeforeLLM,
+        BeforeTool,
+        Hooks,
+        LLMOverride,
+        MetricEvent,
+        ToolOverride,
+    )
     from overt.ledger import Ledger
     from overt.runtime import Runtime
 
 __all__ = (
+    "AfterLLM",
+    "AfterTool",
     "Agent",
+    "AgentTool",
+    "Allow",
     "Answer",
     "AnyTool",
+    "Ask",
     "AssistantMessage",
+    "Attempt",
+    "BeforeLLM",
+    "BeforeTool",
     "Budget",
     "Clock",
+    "Completion",
     "DefinitionError",
+    "Deny",
     "ErrorInfo",
     "Event",
+    "Extend",
     "FilePart",
+    "Guardrail",
+    "GuardrailEvent",
     "Handle",
     "HandleView",
+    "Hooks",
     "ImagePart",
     "InboxItem",
+    "LLMOverride",
     "Ledger",
     "Limit",
+    "LimitDecision",
+    "LimitInfo",
     "Message",
+    "MetricEvent",
     "MissingDeps",
     "Model",
     "ModelRequest",
@@ -63,17 +117,24 @@ __all__ = (
     "ModelSettings",
     "NoModel",
     "Options",
+    "OutputEvent",
+    "OutputGuardrail",
     "OvertError",
     "PostResult",
+    "PromptEvent",
+    "PromptGuardrail",
     "Replay",
     "ReplayedCall",
     "Request",
     "ResumePolicy",
+    "Ruling",
     "RunStopped",
     "Runtime",
     "State",
     "Status",
+    "Stop",
     "Store",
+    "Suspend",
     "SystemClock",
     "SystemMessage",
     "TaskResult",
@@ -84,6 +145,7 @@ __all__ = (
     "ToolDecorator",
     "ToolError",
     "ToolMessage",
+    "ToolOverride",
     "ToolResult",
     "ToolSpec",
     "Usage",
@@ -93,11 +155,38 @@ __all__ = (
     "Verdict",
     "WaitFor",
     "pending",
+    "require_approval",
     "tool",
 )
 
 # What declares agents and tools is here at once; what runs them is loaded when it is first asked for.
-_LATER = {"Event": "overt.driver.events", "Ledger": "overt.ledger", "Runtime": "overt.runtime"}
+_LATER = {
+    "AfterLLM": "overt.hooks",
+    "AfterTool": "overt.hooks",
+    "AgentTool": "overt.delegate",
+    "Allow": "overt.guardrail",
+    "Ask": "overt.guardrail",
+    "Attempt": "overt.completion",
+    "BeforeLLM": "overt.hooks",
+    "BeforeTool": "overt.hooks",
+    "Completion": "overt.completion",
+    "Deny": "overt.guardrail",
+    "Event": "overt.driver.events",
+    "Guardrail": "overt.guardrail",
+    "GuardrailEvent": "overt.guardrail",
+    "Hooks": "overt.hooks",
+    "LLMOverride": "overt.hooks",
+    "Ledger": "overt.ledger",
+    "MetricEvent": "overt.hooks",
+    "OutputEvent": "overt.guardrail",
+    "OutputGuardrail": "overt.guardrail",
+    "PromptEvent": "overt.guardrail",
+    "PromptGuardrail": "overt.guardrail",
+    "Ruling": "overt.guardrail",
+    "Runtime": "overt.runtime",
+    "ToolOverride": "overt.hooks",
+    "require_approval": "overt.guardrail",
+}
 
 
 def __getattr__(name: str) -> object:

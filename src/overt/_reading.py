@@ -8,12 +8,12 @@ from typing import Any, Generic, cast
 
 from typing_extensions import TypeVar
 
-from overt._planning import budget_of
 from overt.core import inputs as i
 from overt.core.budget import remaining
 from overt.core.render import committed
 from overt.core.tree import CallState, Node
 from overt.core.views import handle_view, ledger_of, open_requests, request_view, result_of
+from overt.driver.caps import budget_of
 from overt.driver.events import Event, event_views
 from overt.driver.loading import trace_lines
 from overt.driver.loop import Driver

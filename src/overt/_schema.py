@@ -17,7 +17,7 @@ from overt._signature import MISSING, Parameter
 from overt._text import clean
 from overt.errors import DefinitionError
 
-__all__ = ("ArgumentsInvalid", "Parameters", "schema_of")
+__all__ = ("ArgumentsInvalid", "Parameters", "json_of", "object_of", "schema_of")
 
 _SHOWN = 100
 
@@ -49,6 +49,38 @@ def schema_of(annotation: object) -> dict[str, JsonValue]:
         Exception: Whatever pydantic raises for a type that has none.
     """
     return adapter(annotation).json_schema(schema_generator=_Compact)
+
+
+def json_of(text: str) -> JsonValue:
+    """Return what the JSON a model wrote says.
+
+    Raises:
+        ValueError: It is none; the message says why and is for the model.
+    """
+    try:
+        return parse(text)
+    except json.JSONDecodeError as error:
+        cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
+        problem = f"not valid JSON: {error.msg} (character {error.pos} of {len(text)})"
+        raise ValueError(problem + ("; it is cut off" if cut else "")) from error
+    except (ValueError, RecursionError) as error:
+        problem = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise ValueError(f"not valid JSON: {problem}") from error
+
+
+def object_of(text: str, must: str) -> dict[str, JsonValue]:
+    """Return the JSON object a model wrote.
+
+    Raises:
+        ValueError: It is none; the message says why and is for the model. Where the text is JSON of another kind it
+            begins with `must`: "the arguments have to be a JSON object".
+    """
+    parsed = json_of(text)
+    if not isinstance(parsed, dict):
+        kind: dict[type, str] = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+        found = kind.get(type(parsed), "a number")
+        raise ValueError(f"{must}, not {found}")
+    return parsed
 
 
 class Parameters:
@@ -133,19 +165,9 @@ class Parameters:
 
     def _object(self, text: str) -> dict[str, JsonValue]:
         try:
-            parsed = parse(text)
-        except json.JSONDecodeError as error:
-            cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
-            problem = f"not valid JSON: {error.msg} (character {error.pos} of {len(text)})"
-            raise ArgumentsInvalid(self._tool, [problem + ("; it is cut off" if cut else "")]) from error
-        except (ValueError, RecursionError) as error:
-            problem = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-            raise ArgumentsInvalid(self._tool, [f"not valid JSON: {problem}"]) from error
-        if not isinstance(parsed, dict):
-            kind: dict[type, str] = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
-            found = kind.get(type(parsed), "a number")
-            raise ArgumentsInvalid(self._tool, [f"the arguments have to be a JSON object, not {found}"])
-        return parsed
+            return object_of(text, "the arguments have to be a JSON object")
+        except ValueError as error:
+            raise ArgumentsInvalid(self._tool, [str(error)]) from error
 
     def _values(self, text: str, *, again: bool = False) -> dict[str, Any]:
         try:
@@ -347,7 +369,7 @@ class _Facts:
         cls = node.get("cls")
         if isinstance(cls, type) and issubclass(cls, (SecretStr, SecretBytes)):
             raise DefinitionError(
-                f"{where}: {cls.__name__} hides its value, so a call with it cannot be recorded: take a str"
+                f"{where}: {cls.__name__} hides its value, so it cannot be recorded: take a str"
             )
         if kind == "is-subclass":
             raise DefinitionError(f"{where}: a class cannot come from JSON")

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Self, cast, get_origin, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 from typing_extensions import TypeForm, TypeVar, Unpack
 
+from overt._agent_checks import agents_below, check_agent, expect, listed
 from overt._text import clean
 from overt.errors import DefinitionError, UsageError
 from overt.message import Model, ModelSettings
@@ -18,9 +19,15 @@ from overt.options import Options
 from overt.policy import Budget
 from overt.request import WaitFor
 from overt.result import TaskResult
-from overt.tool import AnyTool, Tool
+from overt.tool import AnyTool
 
 if TYPE_CHECKING:
+    # None of these is needed to declare an agent that has none of them.
+    from overt.completion import Completion
+    from overt.delegate import AgentTool
+    from overt.guardrail import Guardrail, OutputGuardrail, PromptGuardrail
+    from overt.handle import Handle
+    from overt.hooks import Hooks, MetricEvent
     from overt.runtime import Runtime
 
 __all__ = ("Agent", "in_event_loop", "instructions", "resolve_team")
@@ -52,6 +59,14 @@ class Agent(Generic[DepsT, OutputT]):
         model: Its model; `None` takes the run's.
         settings: How its model is to answer; `None` leaves everything to the provider.
         wait_for: Answers requests of its handles, and of those below them, at once; `None` leaves that to others.
+        guardrails: Rules on its own calls, asked together with the run's.
+        input_guardrails: Rules on what it is given as prompt.
+        output_guardrails: Rules on its final answer.
+        completion: Judges whether it is done when it says so; `None` takes its word.
+        hooks: Functions around its model calls and tools; each replaces the run's.
+        on_metric: Told of its model calls, tools and stretches in place of the run's; `None` leaves that to the run's.
+        on_spawn: Told of each handle made for it.
+        on_close: Told of each of its handles that is closed, and why.
         output_type: Type of the output.
         deps_type: Type of the deps; `None` if it needs none.
     """
@@ -66,8 +81,17 @@ class Agent(Generic[DepsT, OutputT]):
     model: Model | str | None
     settings: ModelSettings | None
     wait_for: WaitFor | None
+    guardrails: tuple[Guardrail, ...]
+    input_guardrails: tuple[PromptGuardrail, ...]
+    output_guardrails: tuple[OutputGuardrail, ...]
+    completion: Completion | None
+    hooks: Hooks | None
+    on_metric: Callable[[MetricEvent], None] | None
+    on_spawn: Callable[[Handle], None] | None
+    on_close: Callable[[Handle, str], None] | None
     output_type: TypeForm[OutputT]
     deps_type: type[DepsT] | None
+    _output: object
     _rewired: bool
     _declared: object
 
@@ -85,6 +109,14 @@ class Agent(Generic[DepsT, OutputT]):
         model: Model | str | None = None,
         settings: ModelSettings | None = None,
         wait_for: WaitFor | None = None,
+        guardrails: Sequence[Guardrail] = (),
+        input_guardrails: Sequence[PromptGuardrail] = (),
+        output_guardrails: Sequence[OutputGuardrail] = (),
+        completion: Completion | None = None,
+        hooks: Hooks | None = None,
+        on_metric: Callable[[MetricEvent], None] | None = None,
+        on_spawn: Callable[[Handle], None] | None = None,
+        on_close: Callable[[Handle, str], None] | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -100,6 +132,14 @@ class Agent(Generic[DepsT, OutputT]):
         model: Model | str | None = None,
         settings: ModelSettings | None = None,
         wait_for: WaitFor | None = None,
+        guardrails: Sequence[Guardrail] = (),
+        input_guardrails: Sequence[PromptGuardrail] = (),
+        output_guardrails: Sequence[OutputGuardrail] = (),
+        completion: Completion | None = None,
+        hooks: Hooks | None = None,
+        on_metric: Callable[[MetricEvent], None] | None = None,
+        on_spawn: Callable[[Handle], None] | None = None,
+        on_close: Callable[[Handle, str], None] | None = None,
         deps_type: TypeForm[D],
     ) -> None: ...
     @overload
@@ -116,6 +156,14 @@ class Agent(Generic[DepsT, OutputT]):
         model: Model | str | None = None,
         settings: ModelSettings | None = None,
         wait_for: WaitFor | None = None,
+        guardrails: Sequence[Guardrail] = (),
+        input_guardrails: Sequence[PromptGuardrail] = (),
+        output_guardrails: Sequence[OutputGuardrail] = (),
+        completion: Completion | None = None,
+        hooks: Hooks | None = None,
+        on_metric: Callable[[MetricEvent], None] | None = None,
+        on_spawn: Callable[[Handle], None] | None = None,
+        on_close: Callable[[Handle, str], None] | None = None,
         output_type: TypeForm[T],
     ) -> None: ...
     @overload
@@ -132,6 +180,14 @@ class Agent(Generic[DepsT, OutputT]):
         model: Model | str | None = None,
         settings: ModelSettings | None = None,
         wait_for: WaitFor | None = None,
+        guardrails: Sequence[Guardrail] = (),
+        input_guardrails: Sequence[PromptGuardrail] = (),
+        output_guardrails: Sequence[OutputGuardrail] = (),
+        completion: Completion | None = None,
+        hooks: Hooks | None = None,
+        on_metric: Callable[[MetricEvent], None] | None = None,
+        on_spawn: Callable[[Handle], None] | None = None,
+        on_close: Callable[[Handle, str], None] | None = None,
         output_type: TypeForm[T],
         deps_type: TypeForm[D],
     ) -> None: ...
@@ -148,6 +204,14 @@ class Agent(Generic[DepsT, OutputT]):
         model: Model | str | None = None,
         settings: ModelSettings | None = None,
         wait_for: WaitFor | None = None,
+        guardrails: Sequence[Guardrail] = (),
+        input_guardrails: Sequence[PromptGuardrail] = (),
+        output_guardrails: Sequence[OutputGuardrail] = (),
+        completion: Completion | None = None,
+        hooks: Hooks | None = None,
+        on_metric: Callable[[MetricEvent], None] | None = None,
+        on_spawn: Callable[[Handle], None] | None = None,
+        on_close: Callable[[Handle, str], None] | None = None,
         output_type: TypeForm[Any] = str,
         deps_type: TypeForm[Any] | None = None,
     ) -> None:
@@ -166,6 +230,14 @@ class Agent(Generic[DepsT, OutputT]):
             settings: How its model is to answer; `None` leaves everything to the provider.
             wait_for: Answers requests of its handles, and of those below them, at once. See `WaitFor` for what that
                 asks of tools.
+            guardrails: Rules on its own calls: each allows, denies or asks. See `Guardrail` and `require_approval`.
+            input_guardrails: Rules on what it is given as prompt, before its first model call.
+            output_guardrails: Rules on its final answer, before it becomes the result.
+            completion: Judges whether it is done when it says so; `None` takes its word.
+            hooks: Functions around its model calls and tools; those that are set replace the run's.
+            on_metric: Told of each model call, tool and stretch of its handles in place of the run's.
+            on_spawn: Told of each handle made for it, after it is recorded.
+            on_close: Told of each of its handles that is closed, with the reason, after it is recorded.
             output_type: Type of the output; only `str` so far.
             deps_type: Type of the deps; a run without `deps` is then refused. Left out: it needs none.
 
@@ -175,19 +247,28 @@ class Agent(Generic[DepsT, OutputT]):
         set_ = partial(object.__setattr__, self)
         set_("name", name)
         set_("does", does)
-        set_("tools", _listed(name, "tools", tools))
+        set_("tools", listed(name, "tools", tools))
         set_("soul", soul)
         set_("soul_file", None if soul_file is None else Path(soul_file))
-        set_("team", _listed(name, "team", team))
+        set_("team", listed(name, "team", team))
         set_("budget", budget)
         set_("model", model)
         set_("settings", settings)
         set_("wait_for", wait_for)
+        set_("guardrails", listed(name, "guardrails", guardrails))
+        set_("input_guardrails", listed(name, "input_guardrails", input_guardrails))
+        set_("output_guardrails", listed(name, "output_guardrails", output_guardrails))
+        set_("completion", completion)
+        set_("hooks", hooks)
+        set_("on_metric", on_metric)
+        set_("on_spawn", on_spawn)
+        set_("on_close", on_close)
         set_("output_type", output_type)
         set_("deps_type", deps_type)
+        set_("_output", None)
         set_("_rewired", False)
         set_("_declared", None)
-        _check(self)
+        check_agent(self)
 
     def __copy__(self) -> Self:
         return self
@@ -198,8 +279,8 @@ class Agent(Generic[DepsT, OutputT]):
     def with_team(self, *team: Agent[Any, Any]) -> Agent[DepsT, OutputT]:
         """Return this agent with another team.
 
-        Wherever an agent of its name occurs in the teams reached from the new one, the new one is meant, so that teams
-        may be cyclic:
+        Wherever an agent of its name occurs in the teams reached from the new one, or behind a tool there, the new one
+        is meant, so that teams may be cyclic:
 
         ```python
         writer = Agent("writer", does="Writes.")
@@ -216,8 +297,33 @@ class Agent(Generic[DepsT, OutputT]):
         object.__setattr__(new, "team", team)
         object.__setattr__(new, "_rewired", True)
         object.__setattr__(new, "_declared", None)
-        _check(new)
+        check_agent(new)
         return new
+
+    @overload
+    def as_tool(
+        self: Agent[None, OutputT], *, name: str | None = None, description: str | None = None
+    ) -> AgentTool[object, OutputT]: ...
+    @overload
+    def as_tool(
+        self, *, name: str | None = None, description: str | None = None
+    ) -> AgentTool[DepsT, OutputT]: ...
+    def as_tool(self, *, name: str | None = None, description: str | None = None) -> AgentTool[Any, OutputT]:
+        """Return this agent as a tool with one parameter, `prompt`, for the `tools` of another.
+
+        A call of it in a run is a delegation, as by `task`: a child with its own transcript in the same run, under the
+        same budgets, guardrails and requests. Called as a function it runs on its own; see `AgentTool.__call__`.
+
+        Args:
+            name: What a model calls it by; `None` takes the agent's name, accents dropped and blanks as underscores.
+            description: What a model is told about it; `None` takes `does`.
+
+        Raises:
+            DefinitionError: The name is none for a tool, or the agent's cannot be made one.
+        """
+        from overt.delegate import agent_tool  # not for agents that are no tools
+
+        return agent_tool(self, name=name, description=description)
 
     async def run(
         self, prompt: str, **options: Unpack[Options[DepsT]]
@@ -293,113 +399,15 @@ def instructions(agent: Agent[Any, Any], deps: object) -> str | None:
     soul = agent.soul(deps) if callable(agent.soul) else agent.soul
     if soul is None:
         return None
-    _expect(where, "what soul returned", soul, str)
+    expect(where, "what soul returned", soul, str)
     return clean(soul)
-
-
-# ------------------------------------------------------------------ checks at construction
-
-
-def _check(agent: Agent[Any, Any]) -> None:
-    name = agent.name
-    _expect(f"agent {name!r:.160}", "name", name, str)
-    if not name.strip():
-        raise DefinitionError(f"agent {name!r}: name is empty")
-    if name != name.strip() or "/" in name or not name.isprintable() or len(name) > 128:
-        raise DefinitionError(
-            f"agent {name!r:.160}: name has up to 128 printable characters, no '/', and no blank at either end: "
-            "it is part of handle ids"
-        )
-    where = f"agent {name!r}"
-    _expect(where, "does", agent.does, str)
-    if not agent.does.strip():
-        raise DefinitionError(f"{where}: does is empty: say in a sentence what it is for")
-    _check_tools(where, agent)
-    _check_team(where, agent)
-    if agent.soul is not None and agent.soul_file is not None:
-        raise DefinitionError(f"{where}: soul and soul_file are both given")
-    if not (agent.soul is None or callable(agent.soul) or isinstance(cast("object", agent.soul), str)):
-        raise DefinitionError(f"{where}: soul has to be a str or a function of the deps")
-    if agent.soul_file is not None and not agent.soul_file.is_file():
-        raise DefinitionError(f"{where}: soul_file {str(agent.soul_file)!r} is not there")
-    _expect(where, "budget", agent.budget, Budget, type(None))
-    _expect(where, "settings", agent.settings, ModelSettings, type(None))
-    _expect(where, "model", agent.model, Model, str, type(None))
-    if isinstance(agent.model, str) and not agent.model.strip():
-        raise DefinitionError(f"{where}: model is empty")
-    if agent.wait_for is not None and not callable(agent.wait_for):
-        raise DefinitionError(f"{where}: wait_for has to be an async function of the request")
-    if agent.output_type is not str:
-        raise DefinitionError(f"{where}: output_type other than str comes with a later release")
-
-
-def _listed(name: str, field: str, given: Sequence[object]) -> tuple[object, ...]:
-    try:
-        return tuple(given)
-    except TypeError:
-        raise DefinitionError(
-            f"agent {name!r}: {field} has to be a list, not {type(given).__name__}: write {field}=[…]"
-        ) from None
-
-
-def _expect(where: str, field: str, value: object, *kinds: type) -> None:
-    if not isinstance(value, kinds):
-        names = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
-        raise DefinitionError(f"{where}: {field} has to be {names}, not {type(value).__name__}")
-
-
-def _check_tools(where: str, agent: Agent[Any, Any]) -> None:
-    seen: set[str] = set()
-    for tool in cast("tuple[object, ...]", agent.tools):
-        if not isinstance(tool, Tool):
-            shown = getattr(tool, "__name__", repr(tool))
-            raise DefinitionError(f"{where}: tools has {shown:.80}, which is no tool: declare it with @tool")
-        if tool.name in seen:
-            raise DefinitionError(f"{where}: tools has two tools named {tool.name!r}")
-        seen.add(tool.name)
-    if agent.team and "task" in seen:
-        raise DefinitionError(
-            f"{where}: tools has one named 'task', the name of the tool that delegates to its team"
-        )
-
-
-def _check_team(where: str, agent: Agent[Any, Any]) -> None:
-    seen: set[str] = set()
-    for member in cast("tuple[object, ...]", agent.team):
-        if not isinstance(member, Agent):
-            raise DefinitionError(f"{where}: team has {member!r:.80}, which is no Agent")
-        name, needs = member.name, cast("object", member.deps_type)
-        if name in seen:
-            raise DefinitionError(f"{where}: team has two agents named {name!r}")
-        seen.add(name)
-        if not _fits(agent.deps_type, needs):
-            given = "none" if agent.deps_type is None else repr(agent.deps_type)
-            raise DefinitionError(
-                f"{where}: team member {name!r} needs deps of type {needs!r}, and this agent has {given}: "
-                "one run has one deps"
-            )
-
-
-def _fits(given: object, needs: object) -> bool:
-    """Whether deps of the one type will do where the other is asked for; where that cannot be known, yes."""
-    if needs is None or needs == given:
-        return True
-    if given is None:
-        return False
-    left, right = get_origin(given) or given, get_origin(needs) or needs
-    if not isinstance(left, type) or not isinstance(right, type):
-        return True
-    try:
-        return issubclass(left, right)
-    except TypeError:
-        return True  # a Protocol that cannot be checked at run time
 
 
 # ------------------------------------------------------------------ teams by name
 
 
 def resolve_team(agent: Agent[Any, Any]) -> dict[str, Agent[Any, Any]]:
-    """Return every agent a run of `agent` may come to, by name, the entry agent first.
+    """Return every agent a run of `agent` may come to, by teams and as tools, by name, the entry agent first.
 
     Raises:
         DefinitionError: Two different agents have one name, and neither is the other made anew by `with_team`.
@@ -413,7 +421,7 @@ def resolve_team(agent: Agent[Any, Any]) -> dict[str, Agent[Any, Any]]:
         meant = _meant(named[waiting.pop(0).name])
         if meant.name not in resolved:
             resolved[meant.name] = meant
-            waiting.extend(meant.team)
+            waiting.extend(agents_below(meant))
     return resolved
 
 
@@ -426,7 +434,7 @@ def _reached(agent: Agent[Any, Any]) -> Iterator[Agent[Any, Any]]:
         if id(found) not in seen:
             seen.add(id(found))
             yield found
-            waiting.extend(found.team)
+            waiting.extend(agents_below(found))
 
 
 def _meant(candidates: Sequence[Agent[Any, Any]]) -> Agent[Any, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 
 from typing_extensions import TypedDict, TypeVar
 
+from overt._agent_checks import check_callback, check_hooks, check_rules, shown, tools_to_approve
 from overt.clock import Clock
 from overt.errors import DefinitionError, MissingDeps, NoModel
 from overt.journal.store import Store
@@ -16,6 +17,9 @@ from overt.request import Answer, Request, WaitFor
 
 if TYPE_CHECKING:
     from overt.agent import Agent
+    from overt.guardrail import Guardrail, OutputGuardrail, PromptGuardrail
+    from overt.hooks import Hooks, MetricEvent
+    from overt.policy import LimitDecision, LimitInfo
 
 __all__ = ("Options", "check_run", "check_store", "model_of")
 
@@ -39,12 +43,26 @@ class Options(TypedDict, Generic[DepsT], total=False):
     """Messages the transcript begins with: each tool call in them with its result right after."""
     budget: Budget
     """Caps of the root: the whole tree's bill."""
+    guardrails: Sequence[Guardrail]
+    """Rules on the calls of every agent of the tree, asked together with each agent's own."""
+    input_guardrails: Sequence[PromptGuardrail]
+    """Rules on the prompts of every agent of the tree."""
+    output_guardrails: Sequence[OutputGuardrail]
+    """Rules on the final answers of every agent of the tree."""
+    guardrail_timeout: float
+    """Seconds an async guardrail may take before it denies; 30 if left out."""
     wait_for: WaitFor
     """Answers requests at once, where no agent's own does."""
     on_pending: Callable[[Request], Awaitable[None]]
     """Told, at least once, of every request that no interpreter answers, after it is durable."""
     verify_answer: Callable[[Request, Answer[Any]], bool | Awaitable[bool]]
     """Asked before an answer is accepted; false refuses it, and so does an exception."""
+    on_limit: Callable[[LimitInfo], LimitDecision | Awaitable[LimitDecision]]
+    """Asked where a cap is spent, before the call or batch that does not fit. Left out: stop."""
+    hooks: Hooks
+    """Functions around the model calls and tools of every agent; an agent's own replace them one by one."""
+    on_metric: Callable[[MetricEvent], None]
+    """Told of each model call, tool and stretch of every agent that has none of its own."""
     clock: Clock
     """Where time comes from. Left out: the machine's."""
     inbox_cap: int
@@ -90,6 +108,7 @@ def check_run(
         raise DefinitionError(f"unknown option {min(unknown)!r}{hint}; the options are {known}")
     check_store(options.get("store"))
     _check_functions(options)
+    _check_rules(agents, options)
     _check_policy(options)
     _check_history(options.get("history", ()))
     budget = options.get("budget")
@@ -106,14 +125,14 @@ def check_run(
         value = options[name]
         if not isinstance(value, int) or value < least:
             raise DefinitionError(f"option {name!r} has to be an int of at least {least}, not {value!r}")
-    for name in ("shutdown", "claim"):
+    for name in ("shutdown", "claim", "guardrail_timeout"):
         if name not in options:
             continue
         value = options[name]
         if (
             not isinstance(value, (int, float))
             or not 0 <= value < float("inf")
-            or (name == "claim" and not value)
+            or (name != "shutdown" and not value)
         ):
             raise DefinitionError(f"option {name!r} has to be a positive number of seconds, not {value!r}")
     run_id = options.get("run_id", "run")
@@ -146,6 +165,9 @@ def _check_functions(options: Mapping[str, object]) -> None:
         given = options.get(name)
         if given is not None and not callable(given):
             raise DefinitionError(f"option {name!r} has to be a function, not {type(given).__name__}")
+    check_callback("option 'on_limit'", options.get("on_limit"), waits=True)
+    check_callback("option 'on_metric'", options.get("on_metric"))
+    check_hooks("option 'hooks'", options.get("hooks"))
     clock = options.get("clock")
     if clock is None:
         return
@@ -156,6 +178,29 @@ def _check_functions(options: Mapping[str, object]) -> None:
             raise DefinitionError(
                 f"option 'clock' has to be a Clock: {type(clock).__name__} has no method {method!r}"
             )
+
+
+def _check_rules(agents: Mapping[str, Agent[Any, Any]], options: Mapping[str, object]) -> None:
+    for field in ("guardrails", "input_guardrails", "output_guardrails"):
+        given = options.get(field, ())
+        if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
+            raise DefinitionError(
+                f"option {field!r} has to be a list of functions, not {shown(given)}: write {field}=[…]"
+            )
+        rules = cast("Sequence[object]", given)
+        check_rules(f"option {field!r}", rules)
+        if field != "guardrails" or not rules:
+            continue
+        names = {tool.name for agent in agents.values() for tool in agent.tools}
+        if any(agent.team for agent in agents.values()):
+            names.add("task")
+        for name in tools_to_approve(rules):
+            if name not in names:
+                listed = ", ".join(sorted(names))
+                raise DefinitionError(
+                    f"option 'guardrails' has require_approval({name!r}), and no agent of the run has a tool of that "
+                    f"name: {f'the tools are {listed}' if listed else 'there are no tools'}"
+                )
 
 
 def _check_policy(options: Mapping[str, object]) -> None:

@@ -11,7 +11,7 @@ import anyio
 from typing_extensions import TypeVar, Unpack
 
 from overt._given import answers_given, history_given, policy_given, prompt_given
-from overt._planning import caps_of, crew_of, declared, plan_of
+from overt._planning import crew_of, declared, plan_of
 from overt._reading import Reading, id_of
 from overt._text import clean
 from overt.agent import Agent, in_event_loop
@@ -20,6 +20,7 @@ from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.desk import Refused
 from overt.core.tree import Tree
+from overt.driver.caps import caps_of
 from overt.driver.delivery import checked
 from overt.driver.loading import Log, check_drift, load
 from overt.driver.loop import Driver

@@ -25,6 +25,8 @@ def start(d: Desk, node: Node, prompt: str, *, closes: bool = False) -> None:
         for call in before.batch or ():
             if call.request is not None and d.tree.requests[call.request].status == "open":
                 d.emit(f.RequestCancelled(node.id, call.request))
+        if before.asks is not None and d.tree.requests[before.asks].status == "open":
+            d.emit(f.RequestCancelled(node.id, before.asks))
     if _free(node):
         d.emit(f.WakeStarted(node.id, prompt, closes))
         d.touch(node)

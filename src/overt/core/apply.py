@@ -10,6 +10,7 @@ from pydantic import ConfigDict, TypeAdapter
 from overt._text import size
 from overt.core import facts as f
 from overt.core.apply_calls import HANDLERS as CALLS
+from overt.core.apply_policy import HANDLERS as POLICY
 from overt.core.apply_requests import HANDLERS as REQUESTS
 from overt.core.apply_wakes import HANDLERS as WAKES
 from overt.core.plan import load_plan
@@ -62,6 +63,7 @@ def _plan_changed(tree: Tree, fact: f.PlanChanged) -> None:
     for node in tree.nodes.values():
         if node.agent in tree.plan.agents:
             node.plan = tree.plan.agents[node.agent]
+            node.police(tree.plan)
 
 
 def _handle_spawned(tree: Tree, fact: f.HandleSpawned) -> None:
@@ -71,6 +73,7 @@ def _handle_spawned(tree: Tree, fact: f.HandleSpawned) -> None:
     if node.caps.max_wall is not None:
         tree.has_wall = True
         tree.walled.append(node)
+    node.police(tree.plan)
     parent.children.append(node)
     parent.child_count += 1
     tree.nodes[node.id] = node
@@ -131,4 +134,5 @@ HANDLERS: dict[type, Callable[[Tree, Any], None]] = {
     **WAKES,
     **CALLS,
     **REQUESTS,
+    **POLICY,
 }

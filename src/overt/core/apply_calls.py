@@ -12,7 +12,7 @@ from pydantic_core import from_json
 from overt._frozen import trusted
 from overt._text import size
 from overt.core import facts as f
-from overt.core.effects import AskHost, CallModel, CallTool
+from overt.core.effects import AskHost, CallModel, CallTool, CheckCalls
 from overt.core.keys import call_key
 from overt.core.moves import (
     call_of,
@@ -47,6 +47,8 @@ def _model_called(tree: Tree, fact: f.ModelCalled) -> None:
         wake.set_batch(None)
     open_effect(tree, CallModel(fact.effect, fact.handle, fact.left, fact.reserve))
     wake.model = fact.effect
+    wake.final = False
+    wake.extended = wake.offers = None
     node.own.model_calls += 1
     for a in node.chain:
         a.total.model_calls += 1
@@ -102,8 +104,16 @@ def _model_replied(tree: Tree, fact: f.ModelReplied) -> None:
                 call.error = spec.error
                 continue
             call.args = spec.raw if spec.args is None else spec.args
-            call.task = spec.name == "task" and node.plan is not None and bool(node.plan.team)
+            if fact.output is not None:
+                call.state = CallState.FINAL
+                continue
+            plan = node.plan
+            call.task = plan is not None and (
+                spec.name in plan.delegates or (spec.name == "task" and bool(plan.team))
+            )
             _identify(tree, node, wake, call)
+            if fact.ruled:
+                _ruled(call, spec.ruling)
         wake.set_batch(batch)
     node.messages.append(
         trusted(
@@ -115,6 +125,23 @@ def _model_replied(tree: Tree, fact: f.ModelReplied) -> None:
             opaque=json.loads(fact.opaque) if fact.opaque else None,
         )
     )
+    wake.output = fact.output
+    wake.final = fact.output is not None or (
+        not fact.calls and fact.finish not in UNFINISHED and (node.plan is None or not node.plan.typed)
+    )
+    wake.passed = wake.cleared = False
+
+
+UNFINISHED = ("length", "refusal", "content_filter")
+"""Finish reasons of replies that are no answer, whatever text they have."""
+
+
+def _ruled(call: Call, ruling: f.RulingSpec | None) -> None:
+    """The checks were asked about the call before the reply was recorded."""
+    call.seen = True
+    call.cleared = ruling is None or (ruling.ruling == "allow" and ruling.output is None)
+    if ruling is not None:
+        call.edit = ruling.edit
 
 
 def _identify(tree: Tree, node: Node, wake: Wake, call: Call) -> None:
@@ -123,8 +150,13 @@ def _identify(tree: Tree, node: Node, wake: Wake, call: Call) -> None:
     occurrence = wake.occurrences.get(base, 0) + 1
     wake.occurrences[base] = occurrence
     key = call.key = call_key(tree.run_id, node.id, wake.number, call.name, call.args, occurrence)
-    if key not in wake.memory:
-        wake.memory[key] = Memory(key, call.name, call.args)
+    memory = wake.memory.get(key)
+    if memory is None:
+        memory = wake.memory[key] = Memory(key, call.name, call.args)
+    elif memory.edit is not None:
+        call.edit = memory.edit
+        call.seen = True
+    memory.call = call.id
     wake.claimed.add(key)
 
 
@@ -157,6 +189,9 @@ def _effect_lost(tree: Tree, fact: f.EffectLost) -> None:
         call.state = CallState.CUT if in_doubt else CallState.NEW
     elif isinstance(effect, AskHost):
         unhost(tree, node, wake, effect.request)
+    elif isinstance(effect, CheckCalls):
+        for id in effect.calls:
+            call_of(wake, id).state = CallState.NEW
 
 
 def _call_entered(tree: Tree, fact: f.CallEntered) -> None:
@@ -164,13 +199,15 @@ def _call_entered(tree: Tree, fact: f.CallEntered) -> None:
     call = call_of(wake, fact.call)
     open_effect(tree, CallTool(fact.effect, fact.handle, fact.call))
     call.state = CallState.ENTERED
+    call.cleared = False
     wake.entered += 1
+    wake.extended = None
     call.effect = fact.effect
     memory = wake.memory[call.key]
     reuse = node.plan is not None and node.plan.tools.get(call.name) == "reuse"
     memory.unsettled = reuse
     if not call.drew and memory.finished and not reuse and tree.replays is not None:
-        tree.replays.rerun.append((node.id, call.name, call.args, call.key))
+        tree.replays.rerun.append((node.id, call.name, call.run_args, call.key))
     draw(node, call)
 
 
@@ -187,7 +224,7 @@ def _call_reused(tree: Tree, fact: f.CallReused) -> None:
     memory = wake.memory[call.key]
     finish(wake, call, memory.output, memory.is_error, memory.metadata)
     if tree.replays is not None:
-        tree.replays.reused.append((node.id, call.name, call.args, call.key))
+        tree.replays.reused.append((node.id, call.name, call.run_args, call.key))
 
 
 def _call_refused(tree: Tree, fact: f.CallRefused) -> None:
@@ -217,6 +254,7 @@ def _delegated(tree: Tree, fact: f.Delegated) -> None:
     call = call_of(wake, fact.call)
     call.state = CallState.WAITING
     call.child = fact.child
+    wake.extended = None
     wake.memory[call.key].child = fact.child
     tree.nodes[fact.child].task_call = call.id
     draw(node, call)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from overt.core import facts as f
+from overt.core.apply_policy import go_past
 from overt.core.effects import AskHost, Notify
 from overt.core.moves import (
     call_of,
@@ -16,7 +17,7 @@ from overt.core.moves import (
     unhost,
     wake_of,
 )
-from overt.core.tree import Call, CallState, Node, RequestState, Tree, Wake
+from overt.core.tree import Call, CallState, Memory, Node, RequestState, Tree, Wake
 from overt.result import State
 
 __all__ = ("HANDLERS",)
@@ -28,6 +29,7 @@ def _call_asked(tree: Tree, fact: f.CallAsked) -> None:
     if fact.effect:
         close_effect(tree, fact.effect)
     call.state = CallState.ASKED
+    call.cleared = False
     call.effect = 0
     call.request = fact.request
     memory = wake.memory[call.key]
@@ -39,7 +41,12 @@ def _call_asked(tree: Tree, fact: f.CallAsked) -> None:
         fact.diverged,
         tree.now,
     )
-    if fact.question.kind != "in_doubt":
+    if fact.guard:
+        request.guard = True
+        if memory.guard is not None and tree.requests[memory.guard].status == "answered":
+            memory.replaced = (*memory.replaced, memory.guard)
+        memory.guard, memory.approval, memory.edit, memory.reply = fact.request, None, None, None
+    elif fact.question.kind != "in_doubt":
         memory.replaced += tuple(
             r for r in memory.slots[fact.slot :] if tree.requests[r].status == "answered"
         )
@@ -100,16 +107,58 @@ def _answer_given(tree: Tree, fact: f.AnswerGiven) -> None:
     request.answer = fact
     if node.state is State.SUSPENDED:
         tree.ready[node.id] = node
+    if request.about is not None:
+        _wake_answered(tree, node, wake, request, fact)
+        return
     call = call_of(wake, request.call)
     call.request = None
     if request.question.kind == "in_doubt":
         _resolve_doubt(wake, call, request, fact)
         return
     call.state = CallState.NEW
+    if request.guard:
+        _ruled_by_answer(wake.memory[call.key], call, request, fact)
+    _rewind(node, request, fact)
+
+
+def _rewind(node: Node, request: RequestState, fact: f.AnswerGiven) -> None:
     if fact.policy == "rewind" and request.question.kind != "budget":
         for a in node.chain:
             if a.state is State.SUSPENDED and a.wake is not None:
                 a.wake.rewind_due = True
+
+
+def _wake_answered(tree: Tree, node: Node, wake: Wake, request: RequestState, fact: f.AnswerGiven) -> None:
+    wake.asks = None
+    assert request.about is not None
+    if request.about == "budget":
+        assert request.limit is not None
+        assert request.at is not None
+        go_past(wake, request.limit, request.at)
+        return
+    if fact.ok:
+        wake.approvals = {**(wake.approvals or {}), request.about: request.id}
+    else:
+        wake.declined = (request.about, fact.reason or "no reason given")
+    _rewind(node, request, fact)
+
+
+def _ruled_by_answer(memory: Memory, call: Call, request: RequestState, fact: f.AnswerGiven) -> None:
+    if not fact.ok:
+        memory.declined = fact.reason or "no reason given"
+        return
+    memory.approval = request.id
+    call.approved = call.seen = True
+    data = None if fact.data is None else json.loads(fact.data)
+    if fact.args is not None:
+        memory.edit = call.edit = fact.args
+    elif isinstance(data, dict) and set(cast("dict[str, object]", data)) == {"output"}:
+        output = cast("dict[str, object]", data)["output"]
+        memory.reply = (
+            output
+            if isinstance(output, str)
+            else json.dumps(output, separators=(",", ":"), ensure_ascii=False)
+        )
 
 
 def _resolve_doubt(wake: Wake, call: Call, request: RequestState, fact: f.AnswerGiven) -> None:
@@ -147,6 +196,8 @@ def _resolve_doubt(wake: Wake, call: Call, request: RequestState, fact: f.Answer
 def _request_cancelled(tree: Tree, fact: f.RequestCancelled) -> None:
     node, wake = wake_of(tree, fact.handle)
     _end_request(tree, node, wake, tree.requests[fact.request], "cancelled")
+    if wake.asks == fact.request:
+        wake.asks = None
 
 
 HANDLERS: dict[type, Callable[[Tree, Any], None]] = {

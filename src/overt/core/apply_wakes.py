@@ -68,6 +68,7 @@ def _wake_started(tree: Tree, fact: f.WakeStarted) -> None:
     wake.items = kept + node.inbox
     node.inbox.clear()
     wake.checkpoint = Checkpoint(len(node.messages), {})
+    wake.unchecked = node.prompted
     text = user_text(fact.prompt, wake.items, {a.id for a in node.chain})
     wake.user = trusted(UserMessage, role="user", text=text, parts=())
     node.messages.append(wake.user)
@@ -100,6 +101,7 @@ def _wake_reopened(tree: Tree, fact: f.WakeReopened) -> None:
     node, wake = wake_of(tree, fact.handle)
     dequeue(node)
     if wake.drop:
+        wake.final = False
         for call in wake.batch or ():
             _forget_occurrence(wake, call)
             node.bytes_since -= size(call.raw)
@@ -123,12 +125,13 @@ def _wake_reopened(tree: Tree, fact: f.WakeReopened) -> None:
     wake.flushed = 0
     wake.status = wake.limit = wake.limit_at = wake.limit_cap = wake.error = None
     wake.cut = wake.drop = False
+    wake.extended = None
     tree.cut.pop(node.id, None)
     move(tree, node, Move.REOPEN)
 
 
 def _last_text(node: Node, wake: Wake) -> str:
-    for message in reversed(node.messages[wake.checkpoint.messages :]):
+    for message in reversed(node.messages[0 if wake.full is not None else wake.checkpoint.messages :]):
         if isinstance(message, AssistantMessage) and message.text:
             return message.text
     return ""
@@ -145,7 +148,16 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
     wake.turns = wake.turns_kept = 0
     wake.rewind_due = False
     checkpoint = wake.checkpoint
-    del node.messages[checkpoint.messages :]
+    if wake.full is not None:
+        node.messages[:] = wake.full
+        node.last_input = max(node.last_input, wake.full_input)
+        wake.full = None
+    else:
+        del node.messages[checkpoint.messages :]
+    wake.unchecked = node.prompted
+    wake.final = wake.passed = wake.cleared = False
+    wake.output = wake.extended = wake.offers = None
+    wake.verdicts = []
     if checkpoint.prompt:
         assert wake.user is not None
         node.messages.append(wake.user)
@@ -154,6 +166,7 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
     wake.claimed = set(checkpoint.claimed)
     for call in wake.batch or ():
         call.drew = call.state == CallState.DONE
+        call.cleared = False
         if call.state == CallState.CUT and wake.memory[call.key].doubt() is None:
             call.state = CallState.NEW
     wake.partial = ""
@@ -173,6 +186,12 @@ def _wake_settled(tree: Tree, fact: f.WakeSettled) -> None:
         tree.waiting.remove(node)
     if fact.status == "incomplete":
         _commit_stop(tree, node, wake)
+    elif fact.status == "done":
+        if wake.batch is not None:
+            # The call that gave the typed output gets its result, so that the transcript is balanced.
+            flush(tree, node, wake)
+            wake.set_batch(None)
+        wake.full = None
     elif fact.status in ("interrupted", "closed") and not fact.cut:
         roll_back(tree, node, wake)
         node.inbox[:0] = wake.items
@@ -195,6 +214,7 @@ def _commit_stop(tree: Tree, node: Node, wake: Wake) -> None:
         batch = tuple(c.copy() for c in wake.batch)
         _open_again(wake, batch)
     wake.checkpoint = Checkpoint(kept, dict(wake.occurrences), batch, False, frozenset(wake.claimed))
+    wake.full = None
     wake.turns_kept = wake.turns
 
 
@@ -205,6 +225,7 @@ def _open_again(wake: Wake, batch: Iterable[Call]) -> None:
             m = wake.memory.get(c.key)
             c.state = CallState.CUT if m is not None and m.doubt() is not None else CallState.NEW
             c.limit, c.at, c.request = None, None, None
+            c.cleared = False
 
 
 def _report_unused(tree: Tree, wake: Wake) -> None:
@@ -215,8 +236,9 @@ def _report_unused(tree: Tree, wake: Wake) -> None:
         wake.unused_answers += memory.replaced
         if memory.key in wake.claimed:
             continue
+        asked = memory.slots if memory.guard is None else (memory.guard, *memory.slots)
         wake.unused_answers += [
-            r for r in memory.slots if tree.requests[r].status == "answered" and r not in wake.unused_answers
+            r for r in asked if tree.requests[r].status == "answered" and r not in wake.unused_answers
         ]
         if memory.child is not None:
             wake.unused_children.append(memory.child)

@@ -15,10 +15,13 @@ from overt.core import inputs as i
 from overt.core.admission import start
 from overt.core.apply import begin
 from overt.core.budget import Stopped, deepest, wall_spent
+from overt.core.conclude import verified
 from overt.core.desk import Desk, Refused
-from overt.core.effects import AskHost, CallModel, CallTool, Notify
+from overt.core.effects import AskHost, AskLimit, CallModel, CallTool, CheckCalls, CheckText, Notify, Verify
 from overt.core.ending import close_tree, fail, interrupt, stop
 from overt.core.lifecycle import VERBS, Reaction
+from overt.core.limits import limit_ruled
+from overt.core.policing import checks_ruled, text_ruled
 from overt.core.recovery import cancel, extend, recover
 from overt.core.suspension import ask_doubt, deliver, expire, host_done, tool_asked
 from overt.core.tree import Call, Node, Tree, Wake
@@ -82,6 +85,7 @@ def _open_below(node: Node) -> list[str]:
     for n in node.below():
         if n.wake is not None:
             ids += [c.request for c in n.wake.batch or () if c.request is not None]
+            ids += [n.wake.asks] if n.wake.asks is not None else []
     return ids
 
 
@@ -187,6 +191,44 @@ def _model_lost(d: Desk, inp: i.ModelLost) -> None:
         fail(d, node, inp.error)
 
 
+def _model_unsent(d: Desk, inp: i.ModelUnsent) -> None:
+    effect = d.tree.open.get(inp.effect)
+    if isinstance(effect, CallModel):
+        node, _ = _at(d, effect.handle)
+        d.emit(f.ModelSkipped(node.id, inp.effect, inp.error))
+        fail(d, node, inp.error)
+
+
+def _override(d: Desk, inp: i.Override) -> None:
+    effect = d.tree.open.get(inp.effect)
+    if isinstance(effect, CallModel):
+        d.emit(f.Overridden(effect.handle, inp.effect, inp.messages, inp.tools))
+
+
+def _checks_ruled(d: Desk, inp: i.ChecksRuled) -> None:
+    effect = d.tree.open.get(inp.effect)
+    if isinstance(effect, CheckCalls):
+        checks_ruled(d, inp, *_at(d, effect.handle), effect.calls)
+
+
+def _text_ruled(d: Desk, inp: i.TextRuled) -> None:
+    effect = d.tree.open.get(inp.effect)
+    if isinstance(effect, CheckText):
+        text_ruled(d, inp, *_at(d, effect.handle), effect.what)
+
+
+def _limit_ruled(d: Desk, inp: i.LimitRuled) -> None:
+    effect = d.tree.open.get(inp.effect)
+    if isinstance(effect, AskLimit):
+        limit_ruled(d, inp, *_at(d, effect.handle), effect)
+
+
+def _verify_done(d: Desk, inp: i.VerifyDone) -> None:
+    effect = d.tree.open.get(inp.effect)
+    if isinstance(effect, Verify):
+        verified(d, inp, *_at(d, effect.handle), effect.number)
+
+
 def _at(d: Desk, handle: str) -> tuple[Node, Wake]:
     node = d.tree.nodes[handle]
     assert node.wake is not None
@@ -209,6 +251,9 @@ def _tool_done(d: Desk, inp: i.ToolDone) -> None:
         node, wake, call = found
         if not _left_block(d, inp.effect, node, wake, call):
             d.emit(f.CallReturned(node.id, call.id, inp.effect, inp.output, inp.is_error, inp.metadata))
+            if inp.error is not None:
+                fail(d, node, inp.error)
+                return
         # While others are inside their tools nothing follows from one result; a large batch is not looked at N times.
         if not wake.entered:
             d.touch(node)
@@ -288,4 +333,10 @@ RULES: dict[type, Callable[[Desk, Any], None]] = {
     i.OnceEnd: _once_end,
     i.HostDone: _host_done,
     i.NotifyDone: _notify_done,
+    i.ModelUnsent: _model_unsent,
+    i.Override: _override,
+    i.ChecksRuled: _checks_ruled,
+    i.TextRuled: _text_ruled,
+    i.LimitRuled: _limit_ruled,
+    i.VerifyDone: _verify_done,
 }

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ("AskHost", "CallModel", "CallTool", "Effect", "Notify")
+__all__ = (
+    "AskHost",
+    "AskLimit",
+    "CallModel",
+    "CallTool",
+    "CheckCalls",
+    "CheckText",
+    "Effect",
+    "Notify",
+    "Verify",
+)
 
 
 class CallModel(NamedTuple):
@@ -45,4 +55,39 @@ class Notify(NamedTuple):
     request: str
 
 
-Effect = CallModel | CallTool | AskHost | Notify
+class CheckCalls(NamedTuple):
+    """Ask hook and guardrails about calls of the batch."""
+
+    id: int
+    handle: str
+    calls: tuple[str, ...]
+
+
+class CheckText(NamedTuple):
+    """Ask guardrails about the prompt of the wake, or its final answer."""
+
+    id: int
+    handle: str
+    what: str
+
+
+class AskLimit(NamedTuple):
+    """Ask `on_limit` about a cap that is spent."""
+
+    id: int
+    handle: str
+    limit: str
+    at: str
+    cap: str
+    spent: str
+
+
+class Verify(NamedTuple):
+    """Have the completion gate judge the work of the attempt."""
+
+    id: int
+    handle: str
+    number: int
+
+
+Effect = CallModel | CallTool | AskHost | Notify | CheckCalls | CheckText | AskLimit | Verify

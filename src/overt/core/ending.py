@@ -69,6 +69,7 @@ def _end(
             close_tree(d, d.tree.nodes[call.child], "closed")
         elif call.request is not None and d.tree.requests[call.request].status == "open":
             d.emit(f.RequestCancelled(node.id, call.request))
+    _cancel_own(d, node, wake)
     if wake.attempt > 1:
         _close_unclaimed(d, wake)
     if stopped is None:
@@ -78,6 +79,12 @@ def _end(
     if node.parent is not None:
         d.touch(node.parent)
     d.touch_above(node)
+
+
+def _cancel_own(d: Desk, node: Node, wake: Wake) -> None:
+    """Cancel what the wake itself asks."""
+    if wake.asks is not None and d.tree.requests[wake.asks].status == "open":
+        d.emit(f.RequestCancelled(node.id, wake.asks))
 
 
 def _close_unclaimed(d: Desk, wake: Wake) -> None:
@@ -124,6 +131,7 @@ def close_tree(d: Desk, node: Node, status: str, *, reason: str | None = None) -
             for call in wake.batch or ():
                 if call.request is not None and d.tree.requests[call.request].status == "open":
                     d.emit(f.RequestCancelled(node.id, call.request))
+            _cancel_own(d, node, wake)
     if node.task_call is not None:
         _return_to_parent(d, node)
     if d.tree.nodes[node.id].state is not State.CLOSED:
@@ -156,6 +164,7 @@ def _give_up(d: Desk, node: Node, wake: Wake, *, reason: str | None) -> None:
     for call in wake.batch or ():
         if call.request is not None and d.tree.requests[call.request].status == "open":
             d.emit(f.RequestCancelled(node.id, call.request))
+    _cancel_own(d, node, wake)
     d.emit(f.WakeGivenUp(node.id, reason))
     if node.task_call is not None:
         _return_to_parent(d, node)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from overt.core.facts import CallSpec, Caps, ErrorSpec, Question, Tokens
+from overt.core.specs import CallSpec, Caps, ErrorSpec, Question, RulingSpec, Tokens
 
 __all__ = (
     "AnswerSpec",
     "Cancel",
+    "ChecksRuled",
     "Close",
     "Deliver",
     "Drift",
@@ -17,20 +18,25 @@ __all__ = (
     "HostDone",
     "Input",
     "Interrupt",
+    "LimitRuled",
     "ModelDone",
     "ModelLost",
+    "ModelUnsent",
     "NotifyDone",
     "OnceBegin",
     "OnceEnd",
     "Open",
+    "Override",
     "Post",
     "Recover",
     "Spawn",
     "TakeOver",
+    "TextRuled",
     "Tick",
     "ToolAsked",
     "ToolDone",
     "ToolLost",
+    "VerifyDone",
     "Wake",
 )
 
@@ -110,6 +116,8 @@ class AnswerSpec(NamedTuple):
     data: str | None = None
     reason: str | None = None
     by: str | None = None
+    args: str | None = None
+    """Canonical arguments in place of those a guardrail asked about."""
 
 
 class Deliver(NamedTuple):
@@ -153,6 +161,29 @@ class ModelDone(NamedTuple):
     model: str = ""
     reasoning: str | None = None
     opaque: str | None = None
+    ruled: bool = False
+    """Whether the rulings are in the calls already."""
+    output: str | None = None
+    """Canonical JSON of the typed output, where the reply is one."""
+    refused: str | None = None
+    """Why a reply without calls is no typed output."""
+    error: ErrorSpec | None = None
+    """What a hook raised over the reply."""
+
+
+class ModelUnsent(NamedTuple):
+    """A model call came to nothing before anything was sent."""
+
+    effect: int
+    error: ErrorSpec
+
+
+class Override(NamedTuple):
+    """A hook changes what a model call is sent."""
+
+    effect: int
+    messages: str | None = None
+    tools: tuple[str, ...] | None = None
 
 
 class ModelLost(NamedTuple):
@@ -169,6 +200,8 @@ class ToolDone(NamedTuple):
     output: str
     is_error: bool = False
     metadata: str | None = None
+    error: ErrorSpec | None = None
+    """What a hook raised over the result."""
 
 
 class ToolAsked(NamedTuple):
@@ -220,6 +253,41 @@ class NotifyDone(NamedTuple):
     error: str | None = None
 
 
+class ChecksRuled(NamedTuple):
+    """Hook and guardrails have been asked about calls."""
+
+    effect: int
+    rulings: tuple[RulingSpec, ...] = ()
+    error: ErrorSpec | None = None
+    """What a hook raised."""
+
+
+class TextRuled(NamedTuple):
+    """Guardrails have been asked about a prompt or a final answer."""
+
+    effect: int
+    ruling: RulingSpec
+
+
+class LimitRuled(NamedTuple):
+    """`on_limit` has decided, or raised."""
+
+    effect: int
+    decision: str = "stop"
+    caps: Caps | None = None
+    prompt: str | None = None
+    error: ErrorSpec | None = None
+
+
+class VerifyDone(NamedTuple):
+    """The completion gate has judged, or its verifier raised."""
+
+    effect: int
+    ok: bool = False
+    reason: str = ""
+    error: ErrorSpec | None = None
+
+
 class Tick(NamedTuple):
     """Time has passed: wall budgets are looked at, and what has expired is answered."""
 
@@ -248,4 +316,10 @@ Input = (
     | HostDone
     | NotifyDone
     | Tick
+    | ModelUnsent
+    | Override
+    | ChecksRuled
+    | TextRuled
+    | LimitRuled
+    | VerifyDone
 )

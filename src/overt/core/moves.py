@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from overt._text import size
-from overt.core.effects import CallTool, Effect
+from overt.core.effects import AskLimit, CallTool, CheckText, Effect, Verify
 from overt.core.lifecycle import TRANSITIONS, Move
 from overt.core.render import batch_messages, committed
 from overt.core.tree import Call, CallState, Node, Tree, Wake
@@ -88,6 +88,8 @@ def close_effect(tree: Tree, id: int) -> Effect | None:
             wake.effects.discard(id)
             if isinstance(effect, CallTool):
                 wake.entered -= 1
+            elif isinstance(effect, (CheckText, AskLimit, Verify)):
+                wake.check = 0
     return effect
 
 
@@ -135,14 +137,16 @@ def draw(node: Node, call: Call) -> None:
             a.total.tool_calls += 1
 
 
-def finish(wake: Wake, call: Call, output: str, is_error: bool, metadata: str | None) -> None:
+def finish(
+    wake: Wake, call: Call, output: str, is_error: bool, metadata: str | None, *, remember: bool = True
+) -> None:
     """Give a call its result, and remember it for the attempts that follow."""
     call.state = CallState.DONE
     call.effect = 0
     call.output = output
     call.is_error = is_error
     call.metadata = metadata
-    memory = wake.memory.get(call.key)
+    memory = wake.memory.get(call.key) if remember else None
     if memory is not None:
         memory.finished = True
         memory.finished_in = wake.attempt

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
-from overt.core.facts import Caps
+from overt.core.specs import Caps
 
 __all__ = ("AgentPlan", "Plan", "load_plan")
 
@@ -24,6 +24,18 @@ class AgentPlan(NamedTuple):
     wait_for: bool = False
     max_output: int | None = None
     """The output limit of its model settings in tokens, if one is said."""
+    guards: tuple[str, ...] = ()
+    """Names of its guardrails on calls."""
+    prompt_guards: tuple[str, ...] = ()
+    output_guards: tuple[str, ...] = ()
+    before_tool: bool = False
+    """Whether a hook of its own sees calls before the guardrails."""
+    gate: int | None = None
+    """Rounds of its completion gate, if it has one."""
+    typed: bool = False
+    """Whether its final answer has to fit a type."""
+    delegates: Mapping[str, str] = {}
+    """Tool name to agent name, of agents that are tools."""
 
 
 class Plan(NamedTuple):
@@ -36,6 +48,12 @@ class Plan(NamedTuple):
     inbox_cap: int = 8
     max_divergences: int = 2
     max_result_chars: int = 100_000
+    guards: tuple[str, ...] = ()
+    """Names of the guardrails on every agent's calls."""
+    prompt_guards: tuple[str, ...] = ()
+    output_guards: tuple[str, ...] = ()
+    before_tool: bool = False
+    on_limit: bool = False
 
     def dump(self) -> str:
         """Return the plan as canonical JSON."""
@@ -46,10 +64,11 @@ class Plan(NamedTuple):
                 **({"caps": _caps(a.caps)} if _caps(a.caps) else {}),
                 **({"wait_for": True} if a.wait_for else {}),
                 **({"max_output": a.max_output} if a.max_output is not None else {}),
+                **_said(a, 6),
             }
             for a in self.agents.values()
         }
-        rest = {n: v for n, v in zip(self._fields[2:], self[2:], strict=True) if v != self._field_defaults[n]}
+        rest = _said(self, 2)
         value = {"agents": agents, **({"root": _caps(self.root)} if _caps(self.root) else {}), **rest}
         return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
@@ -65,16 +84,28 @@ class Plan(NamedTuple):
                 Caps(**a.get("caps", {})),
                 a.get("wait_for", False),
                 a.get("max_output"),
+                **{n: _tupled(a[n]) for n in AgentPlan._fields[6:] if n in a},
             )
             for name, a in value.pop("agents").items()
         }
-        return cls(agents, Caps(**value.pop("root", {})), **value)
+        root = Caps(**value.pop("root", {}))
+        return cls(agents, root, **{n: _tupled(v) for n, v in value.items()})
 
 
 @lru_cache(maxsize=256)
 def load_plan(text: str) -> Plan:
     """Read a plan; the many runs of one agent share it."""
     return Plan.load(text)
+
+
+def _said(plan: AgentPlan | Plan, start: int) -> dict[str, object]:
+    """The fields from `start` on that differ from their defaults."""
+    defaults: dict[str, object] = plan._field_defaults
+    return {n: v for n, v in zip(plan._fields[start:], plan[start:], strict=True) if v != defaults[n]}
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(cast("list[object]", value)) if isinstance(value, list) else value
 
 
 def _caps(caps: Caps) -> dict[str, object]:

@@ -16,7 +16,7 @@ from overt.core.tree import CallState, Node, Wake
 from overt.errors import HandleClosed, UnknownHandle, UsageError
 from overt.result import State
 
-__all__ = ("cancel", "extend", "recover")
+__all__ = ("cancel", "check_raise", "extend", "recover")
 
 
 def cancel(d: Desk, inp: Cancel) -> None:
@@ -79,6 +79,8 @@ def recover(d: Desk, inp: Recover) -> None:
                     for c in wake.batch or ()
                     if c.request is not None and c.state == CallState.ASKED
                 ]
+                if wake.asks is not None:
+                    hosts.append(wake.asks)
             reopen(d, node)
         elif wake.status is not None:
             continue
@@ -124,7 +126,7 @@ def extend(d: Desk, inp: Extend) -> None:
         raise UsageError("extend: the budget sets no cap; give the new total of the one that stopped the run")
     for name, value in zip(f.Caps._fields, inp.caps, strict=True):
         if value is not None:
-            _check_raise(target, name, value)
+            check_raise(target, name, value)
     stopped = [
         n
         for n in tree.nodes.values()
@@ -135,7 +137,9 @@ def extend(d: Desk, inp: Extend) -> None:
         and (n.wake.limit_at == target.id or n is target)
     ]
     if not stopped:
-        raise UsageError(f"extend: nothing stopped at a cap of {target.id}")
+        asked = [r.id for r in tree.requests.values() if r.status == "open" and r.at == target.id]
+        hint = f"; it asks instead: answer request {asked[0]}" if asked else ""
+        raise UsageError(f"extend: nothing stopped at a cap of {target.id}{hint}")
     d.emit(f.ResumeBegun("extend"))
     d.emit(f.BudgetRaised(target.id, inp.caps))
     for node in stopped:
@@ -145,7 +149,12 @@ def extend(d: Desk, inp: Extend) -> None:
             _ask_doubts(d, node, wake, host=True)
 
 
-def _check_raise(node: Node, name: str, value: object) -> None:
+def check_raise(node: Node, name: str, value: object, *, who: str = "extend") -> None:
+    """Refuse to lower a cap, or to set one where there is none.
+
+    Raises:
+        UsageError: Says which.
+    """
     present: object = getattr(node.caps, name)
     if name == "max_turns":
         present = turn_cap(node)
@@ -154,6 +163,6 @@ def _check_raise(node: Node, name: str, value: object) -> None:
     elif name == "max_depth":
         present = 3 if node.caps.max_depth is None else node.caps.max_depth
     if present is None:
-        raise UsageError(f"extend: {node.id} has no {name}; setting one would be lowering it")
+        raise UsageError(f"{who}: {node.id} has no {name}; setting one would be lowering it")
     if Decimal(str(value)) < Decimal(str(present)):
-        raise UsageError(f"extend: {name} of {node.id} is {present}; {value} is below it (say the new total)")
+        raise UsageError(f"{who}: {name} of {node.id} is {present}; {value} is below it (say the new total)")

@@ -70,6 +70,13 @@ def batch_messages(tree: Tree, batch: Sequence[Call], why: str) -> list[Message]
         if call.state == CallState.DONE:
             text, is_error = call.output, call.is_error
             metadata: dict[str, Any] = json.loads(call.metadata) if call.metadata else {}
+            if call.edit is not None and call.seen and not metadata.get("replied"):
+                metadata["arguments"] = json.loads(call.edit)
+                if call.approved:
+                    # The model would go on from the arguments it wrote.
+                    text = f"[run with arguments changed by whoever approved it: {call.edit}]\n{text}"
+        elif call.state == CallState.FINAL and why == "done":
+            text, is_error, metadata = "accepted", False, {}
         else:
             in_doubt = call.state == CallState.CUT
             what = "entered, outcome unknown" if in_doubt else "not run"
@@ -96,7 +103,7 @@ def committed(tree: Tree, node: Node, wake: Wake | None) -> list[Message]:
     if node.state not in (State.RUNNING, State.SUSPENDED) and wake.status != "error" and not wake.cut:
         return list(node.messages)
     checkpoint = wake.checkpoint
-    kept = node.messages[: checkpoint.messages]
+    kept = list(wake.full) if wake.full is not None else node.messages[: checkpoint.messages]
     return kept + batch_messages(tree, checkpoint.batch or (), "stopped")
 
 
@@ -122,11 +129,16 @@ def _status_text(node: Node) -> str:
         return f"{node.id} has done nothing yet." if node.closed_reason is None else f"{node.id} is closed."
     match wake.status:
         case "done":
-            return wake.text
+            return wake.text if wake.output is None else wake.output
         case "incomplete":
             cap = f" ({wake.limit_cap})" if wake.limit_cap is not None else ""
             where = "" if wake.limit_at == node.id else f" of {wake.limit_at}"
-            return f"Stopped at {wake.limit}{cap}{where} without a final answer."
+            judged = ""
+            if wake.verdicts and not wake.verdicts[-1][0]:
+                judged = f" The completion gate's last verdict: {wake.verdicts[-1][1]}"
+            if wake.limit == "completion":
+                return f"Stopped at completion: {wake.limit_cap} rounds without a pass.{judged}"
+            return f"Stopped at {wake.limit}{cap}{where} without a final answer.{judged}"
         case "error":
             assert wake.error is not None
             return f"{wake.error.type}: {wake.error.message}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from overt.core import facts as f
-from overt.core.calls import refusal
+from overt.core.delegation import refusal
 from overt.core.desk import Desk
 from overt.core.ending import fail
 from overt.core.tree import Memory, Node, Tree, Wake
@@ -35,7 +35,9 @@ def unclaimed(tree: Tree, wake: Wake) -> str | None:
     for memory in wake.memory.values():
         if memory.key in wake.claimed:
             continue
-        if any(tree.requests[r].status == "answered" for r in memory.slots):
+        if any(tree.requests[r].status == "answered" for r in memory.slots) or (
+            memory.guard is not None and tree.requests[memory.guard].status == "answered"
+        ):
             return describe(memory)
         if memory.child is not None:
             child = tree.nodes[memory.child].wake
@@ -64,6 +66,8 @@ def match_delegations(d: Desk, node: Node, wake: Wake) -> bool:
             call.task
             and call.error is None
             and wake.memory[call.key].child is None
+            and wake.memory[call.key].declined is None
+            and wake.memory[call.key].reply is None
             and refusal(node, call) is None
         ):
             left = unclaimed(d.tree, wake)

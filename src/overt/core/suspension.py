@@ -21,6 +21,8 @@ from overt.result import State
 __all__ = (
     "DOUBT_SCHEMA",
     "ask_doubt",
+    "ask_of_guard",
+    "ask_of_wake",
     "check",
     "check_list",
     "deliver",
@@ -99,7 +101,7 @@ def ask_doubt(d: Desk, node: Node, wake: Wake, call: Call, *, host: bool = True)
     label = memory.doubt()
     what = call.name if not label else f"the block {label!r} of {call.name}"
     data: dict[str, object] = {
-        "call": {"tool": call.name, "arguments": json.loads(call.args)},
+        "call": {"tool": call.name, "arguments": json.loads(call.run_args)},
         "idempotency_key": call.key,
     }
     if label:
@@ -133,6 +135,33 @@ def _ask(
         host_again(d, tree.requests[id])
     if not wake.entered:
         d.touch(node)
+
+
+def ask_of_guard(
+    d: Desk, node: Node, wake: Wake, call: Call, question: f.Question, *, diverged: bool
+) -> None:
+    """Ask about a call before its tool is entered."""
+    tree = d.tree
+    id = request_id(tree.run_id, node.id, wake.number, call.key, wake.memory[call.key].asked + 1)
+    d.emit(f.CallAsked(node.id, call.id, id, question, 0, 0, diverged, guard=True))
+    host_again(d, tree.requests[id])
+
+
+def ask_of_wake(
+    d: Desk,
+    node: Node,
+    wake: Wake,
+    about: str,
+    question: f.Question,
+    *,
+    diverged: bool = False,
+    limit: str | None = None,
+    at: str | None = None,
+) -> None:
+    """Ask about the prompt, the final answer or a cap: a question of the wake itself, not of a call."""
+    id = request_id(d.tree.run_id, node.id, wake.number, f"@{about}", wake.asked + 1)
+    d.emit(f.WakeAsked(node.id, id, about, question, diverged, limit, at))
+    host_again(d, d.tree.requests[id])
 
 
 def _interpreter(tree: Tree, node: Node) -> str | None:
@@ -253,11 +282,20 @@ def _give(
             answer.reason,
             answer.by,
             (policy or d.tree.policy) if parked else None,
+            args=answer.args,
         )
     )
+    _follow_up(d, request, answer)
     _doubt_left(d, node, wake, request, answer)
     if touch:
         d.touch(node)
+
+
+def _follow_up(d: Desk, request: RequestState, answer: AnswerSpec) -> None:
+    if request.about == "budget":
+        from overt.core.limits import budget_answered  # which asks through this module
+
+        budget_answered(d, request, answer)
 
 
 def _doubt_left(d: Desk, node: Node, wake: Wake, request: RequestState, answer: AnswerSpec) -> None:
@@ -291,8 +329,19 @@ def host_done(d: Desk, inp: HostDone, request: RequestState) -> None:
         # It came too late: what is approved after its time is not approved.
         answer = AnswerSpec(request.id, False, None, "expired")
     d.emit(
-        f.AnswerGiven(node.id, request.id, answer.ok, answer.data, answer.reason, answer.by, None, inp.effect)
+        f.AnswerGiven(
+            node.id,
+            request.id,
+            answer.ok,
+            answer.data,
+            answer.reason,
+            answer.by,
+            None,
+            inp.effect,
+            answer.args,
+        )
     )
+    _follow_up(d, request, answer)
     _doubt_left(d, node, wake, request, answer)
     d.touch(node)
 

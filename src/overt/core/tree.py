@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from overt.core.batch import Call, CallState, Memory, Once
 from overt.core.effects import Effect
 from overt.core.facts import AnswerGiven, Caps, ErrorSpec, Question
 from overt.core.ledger import Account
@@ -20,22 +21,6 @@ from overt.result import State
 __all__ = ("Call", "CallState", "Item", "Memory", "Node", "Once", "Replays", "RequestState", "Tree", "Wake")
 
 
-class CallState:
-    """Where a call of the current batch stands."""
-
-    NEW = "new"
-    """To be entered, or entered again."""
-    ENTERED = "entered"
-    ASKED = "asked"
-    WAITING = "waiting"
-    """A `task` call whose child has not settled."""
-    DONE = "done"
-    REFUSED = "refused"
-    """Does not fit a budget; stays open."""
-    CUT = "cut"
-    """Entered and left without an outcome; `recover` decides."""
-
-
 class Item(NamedTuple):
     """One message of an inbox."""
 
@@ -44,132 +29,24 @@ class Item(NamedTuple):
     text: str
 
 
-class Once:
-    """A `once` block of a call."""
-
-    __slots__ = ("done", "error", "value")
-
-    def __init__(self) -> None:
-        self.done: bool = False
-        self.value: str | None = None
-        self.error: str | None = None
-
-
-class Memory:
-    """What is known of one call (by its idempotency key) over all attempts of a wake."""
-
-    __slots__ = (
-        "args",
-        "asked",
-        "child",
-        "finished",
-        "finished_in",
-        "is_error",
-        "key",
-        "metadata",
-        "once",
-        "output",
-        "replaced",
-        "slots",
-        "tool",
-        "unsettled",
-    )
-
-    def __init__(self, key: str, tool: str, args: str) -> None:
-        self.key: str = key
-        self.tool: str = tool
-        self.args: str = args
-        self.asked: int = 0
-        """Questions ever asked, the ordinal of the next request id."""
-        self.slots: tuple[str, ...] = ()
-        """Request ids: the n-th question of an entry."""
-        self.replaced: tuple[str, ...] = ()
-        """Answered requests whose place another question took."""
-        self.finished: bool = False
-        self.finished_in: int = 0
-        """The last attempt in which it finished."""
-        self.output: str = ""
-        self.is_error: bool = False
-        self.metadata: str | None = None
-        self.unsettled: bool = False
-        """A `reuse` call was entered and has no outcome."""
-        self.once: dict[str, Once] | None = None
-        self.child: str | None = None
-
-    def doubt(self) -> str | None:
-        """Return the label of a `once` block in doubt, `""` for the call itself, `None` for no doubt."""
-        if self.once is not None:
-            for label, once in self.once.items():
-                if not once.done:
-                    return label
-        return "" if self.unsettled else None
-
-
-class Call:
-    """One call of the current batch."""
-
-    __slots__ = (
-        "args",
-        "at",
-        "child",
-        "drew",
-        "effect",
-        "error",
-        "id",
-        "is_error",
-        "key",
-        "limit",
-        "metadata",
-        "name",
-        "output",
-        "raw",
-        "request",
-        "state",
-        "task",
-    )
-
-    def __init__(self, id: str, name: str, raw: str) -> None:
-        self.id: str = id
-        self.name: str = name
-        self.raw: str = raw
-        self.args: str = ""
-        self.key: str = ""
-        self.error: str | None = None
-        self.task: bool = False
-        self.state: str = CallState.NEW
-        self.drew: bool = False
-        """Whether this call has drawn a tool call in this attempt."""
-        self.effect: int = 0
-        self.request: str | None = None
-        self.child: str | None = None
-        self.output: str = ""
-        self.is_error: bool = False
-        self.metadata: str | None = None
-        self.limit: str | None = None
-        self.at: str | None = None
-
-    def copy(self) -> Call:
-        """Return a call that shares nothing that changes."""
-        other = Call(self.id, self.name, self.raw)
-        for name in Call.__slots__:
-            setattr(other, name, getattr(self, name))
-        return other
-
-
 class RequestState:
     """A request and what became of it."""
 
     __slots__ = (
+        "about",
         "answer",
         "answered_at",
         "asked_at",
+        "at",
         "call",
         "diverged",
+        "guard",
         "handle",
         "host",
         "host_error",
         "id",
         "key",
+        "limit",
         "once",
         "question",
         "slot",
@@ -195,6 +72,13 @@ class RequestState:
         """The open `AskHost` effect, or 0."""
         self.host_error: str | None = None
         """What a `wait_for` raised instead of answering."""
+        self.guard: bool = False
+        """Whether a guardrail asks about the call, and not the tool."""
+        self.about: str | None = None
+        """What the wake itself asks about; `None` where a call asks."""
+        self.limit: str | None = None
+        self.at: str | None = None
+        """Of a question about a cap: which, and whose."""
 
 
 class Checkpoint(NamedTuple):
@@ -215,20 +99,30 @@ class Wake:
     """One unit of work on a handle, over all its attempts."""
 
     __slots__ = (
+        "approvals",
+        "asked",
+        "asks",
         "attempt",
         "batch",
         "by_id",
         "bytes_kept",
+        "check",
         "checkpoint",
         "claimed",
+        "cleared",
         "closes",
         "cut",
+        "declined",
         "divergences",
         "drop",
         "effects",
         "entered",
         "error",
+        "extended",
+        "final",
         "flushed",
+        "full",
+        "full_input",
         "hosts",
         "items",
         "limit",
@@ -238,7 +132,10 @@ class Wake:
         "model",
         "number",
         "occurrences",
+        "offers",
+        "output",
         "partial",
+        "passed",
         "prompt",
         "reason",
         "rebuy",
@@ -248,9 +145,11 @@ class Wake:
         "text",
         "turns",
         "turns_kept",
+        "unchecked",
         "unused_answers",
         "unused_children",
         "user",
+        "verdicts",
         "waiting",
     )
 
@@ -306,6 +205,35 @@ class Wake:
         self.partial: str = ""
         self.unused_answers: list[str] = []
         self.unused_children: list[str] = []
+        self.check: int = 0
+        """The open effect of the wake itself that is no model call, or 0."""
+        self.asks: str | None = None
+        """The open request of the wake itself."""
+        self.asked: int = 0
+        """Requests the wake itself has made."""
+        self.approvals: dict[str, str] | None = None
+        """What was agreed to of the prompt and the final answer: the request."""
+        self.declined: tuple[str, str] | None = None
+        """What was declined, the prompt or the final answer, and why."""
+        self.unchecked: bool = False
+        """Whether guardrails have to see the prompt in this attempt."""
+        self.final: bool = False
+        """Whether the last reply is a final answer."""
+        self.output: str | None = None
+        """Canonical JSON of the typed output."""
+        self.passed: bool = False
+        """Whether the completion gate has let the final answer pass."""
+        self.cleared: bool = False
+        """Whether the guardrails have let it pass."""
+        self.verdicts: list[tuple[bool, str, int]] = []
+        """The gate's judgements of this attempt."""
+        self.extended: str | None = None
+        """The cap that was just raised or decided upon: where it still stops the wake, the wake stops."""
+        self.offers: tuple[str, ...] | None = None
+        """Names of the tools a hook left for the model call under way."""
+        self.full: list[Message] | None = None
+        """The transcript up to the checkpoint, where a hook has replaced it since."""
+        self.full_input: int = 0
 
     def set_batch(self, batch: list[Call] | None) -> None:
         """Take over a batch; only `apply` does."""
@@ -323,10 +251,12 @@ class Node:
         "call_seq",
         "caps",
         "chain",
+        "checks",
         "child_count",
         "children",
         "closed_reason",
         "depth",
+        "gated",
         "id",
         "inbox",
         "last_input",
@@ -338,6 +268,7 @@ class Node:
         "own",
         "parent",
         "plan",
+        "prompted",
         "queue",
         "queued",
         "reserved",
@@ -403,6 +334,20 @@ class Node:
         self.results: dict[str, str] = {}
         """Whole outputs of tool results the model saw a part of, by call id."""
         self.closed_reason: str | None = None
+        self.checks: bool = False
+        """Whether a hook or guardrails see its calls before they are entered."""
+        self.prompted: bool = False
+        """Whether guardrails see its prompts."""
+        self.gated: bool = False
+        """Whether something judges its final answers."""
+
+    def police(self, run: Plan) -> None:
+        """Note what stands before its calls, prompts and answers; only `apply` does."""
+        plan = self.plan
+        assert plan is not None
+        self.checks = bool(plan.guards or run.guards or plan.before_tool or run.before_tool)
+        self.prompted = bool(plan.prompt_guards or run.prompt_guards)
+        self.gated = bool(plan.gate is not None or plan.output_guards or run.output_guards)
 
     def __repr__(self) -> str:
         return f"<{self.id} {self.state}>"

@@ -11,12 +11,12 @@ from overt._frozen import trusted
 from overt.core.ledger import Account
 from overt.core.render import status_text
 from overt.core.suspension import public_answer, when
-from overt.core.tree import CallState, Node, RequestState, Tree
+from overt.core.tree import CallState, Node, RequestState, Tree, Wake
 from overt.ledger import Ledger
 from overt.message import Usage
 from overt.policy import HandleView
 from overt.request import Answer, ReplayedCall, Request
-from overt.result import ErrorInfo, Limit, Replay, State, Status, TaskResult
+from overt.result import ErrorInfo, Limit, Replay, State, Status, TaskResult, Verdict
 
 __all__ = ("answers_of", "handle_view", "ledger_of", "open_requests", "request_view", "result_of", "usage_of")
 
@@ -50,6 +50,8 @@ def open_requests(tree: Tree, node: Node) -> Iterator[RequestState]:
     seen: set[str] = set()
     wake = node.wake
     if wake is not None:
+        if wake.asks is not None and tree.requests[wake.asks].status == "open":
+            yield tree.requests[wake.asks]
         for call in wake.batch or ():
             if call.request is not None and tree.requests[call.request].status == "open":
                 yield tree.requests[call.request]
@@ -106,7 +108,7 @@ def _repeats(tree: Tree, request: RequestState, *, parked: bool) -> tuple[tuple[
         kept = wake.checkpoint.claimed - again
         tools: Mapping[str, str] = node.plan.tools if node.plan is not None else {}
         calls += [
-            replayed(node.id, memory.tool, memory.args, memory.key)
+            replayed(node.id, memory.tool, memory.edit or memory.args, memory.key)
             for memory in wake.memory.values()
             if memory.finished
             and memory.finished_in == wake.attempt
@@ -228,11 +230,18 @@ def result_of(tree: Tree, node: Node, *, live: bool) -> TaskResult[Any]:
         own_usage=usage_of(node.own),
         cost=None if node.total.unpriced else node.total.cost,
         replay=replay,
-        verdicts=(),
+        verdicts=verdicts_of(wake),
         error=error,
         handle=node.id,
         run_id=tree.run_id,
     )
+
+
+def verdicts_of(wake: Wake | None) -> tuple[Verdict, ...]:
+    """Return the completion gate's judgements of the last attempt."""
+    if wake is None or not wake.verdicts:
+        return ()
+    return tuple(trusted(Verdict, ok=ok, reason=reason, number=n) for ok, reason, n in wake.verdicts)
 
 
 def _cut_below(node: Node) -> bool:

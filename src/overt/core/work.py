@@ -6,9 +6,12 @@ from overt.core import facts as f
 from overt.core.admission import go_on, hand_over
 from overt.core.budget import Admitted, Stopped, Waits, admit_model, turn_cap, turn_stop
 from overt.core.calls import enter_new
+from overt.core.conclude import conclude
 from overt.core.desk import Desk
-from overt.core.ending import fail, settle, stop
+from overt.core.ending import fail, settle
 from overt.core.inputs import ModelDone
+from overt.core.limits import at_limit
+from overt.core.policing import act_on, denied_text
 from overt.core.replay import match_delegations
 from overt.core.suspension import ask_doubt
 from overt.core.tree import Call, CallState, Node, Wake
@@ -36,13 +39,24 @@ def _consider(d: Desk, node: Node) -> None:
     elif (
         node.state is State.SUSPENDED
         and node.queued is None
+        and wake.asks is None
         and all(c.state in (CallState.NEW, CallState.DONE, CallState.REFUSED) for c in wake.batch or ())
     ):
         go_on(d, node)
 
 
 def _advance(d: Desk, node: Node, wake: Wake) -> None:
-    if wake.model or wake.waiting:
+    if wake.model or wake.waiting or wake.check:
+        return
+    if wake.asks is not None:
+        _park(d, node)
+        return
+    if wake.declined is not None:
+        what, reason = wake.declined
+        fail(d, node, denied_text(what, f"declined: {reason}"))
+        return
+    if wake.final and not wake.rewind_due:
+        conclude(d, node, wake)
         return
     if wake.batch is not None:
         for c in wake.batch:
@@ -56,7 +70,17 @@ def _advance(d: Desk, node: Node, wake: Wake) -> None:
         d.emit(f.Rewound(node.id))
         d.touch(node)
         return
+    if wake.unchecked:
+        d.emit(f.TextCheckAsked(node.id, d.tree.next_effect, "prompt"))
+        return
     _call_model(d, node, wake)
+
+
+def _park(d: Desk, node: Node) -> None:
+    d.emit(f.WakeParked(node.id))
+    if node.parent is not None:
+        d.touch(node.parent)
+    d.touch_above(node)
 
 
 def _drained(d: Desk, node: Node, wake: Wake) -> bool:
@@ -65,7 +89,7 @@ def _drained(d: Desk, node: Node, wake: Wake) -> bool:
     refused: Call | None = None
     for call in wake.batch or ():
         state = call.state
-        if state == CallState.ENTERED or state == CallState.CUT:
+        if state == CallState.ENTERED or state == CallState.CUT or state == CallState.CHECKING:
             return False
         if state == CallState.WAITING:
             assert call.child is not None
@@ -78,16 +102,16 @@ def _drained(d: Desk, node: Node, wake: Wake) -> bool:
         elif state == CallState.REFUSED and refused is None:
             refused = call
     if asked:
-        d.emit(f.WakeParked(node.id))
-        if node.parent is not None:
-            d.touch(node.parent)
-        d.touch_above(node)
+        _park(d, node)
         return False
     if refused is not None and not wake.rewind_due:
         assert refused.limit is not None
         assert refused.at is not None
-        cap = d.tree.nodes[refused.at].caps.max_tool_calls
-        stop(d, node, Stopped(Limit(refused.limit), refused.at, str(cap)))
+        if refused.limit == Limit.MAX_TURNS:
+            at_limit(d, node, wake, turn_stop(node))
+        else:
+            cap = d.tree.nodes[refused.at].caps.max_tool_calls
+            at_limit(d, node, wake, Stopped(Limit(refused.limit), refused.at, str(cap)))
         return False
     return True
 
@@ -95,9 +119,9 @@ def _drained(d: Desk, node: Node, wake: Wake) -> bool:
 def _call_model(d: Desk, node: Node, wake: Wake) -> None:
     match admit_model(d.tree, node):
         case Stopped() as stopped:
-            stop(d, node, stopped)
+            at_limit(d, node, wake, stopped)
         case _ if wake.turns >= turn_cap(node):
-            stop(d, node, turn_stop(node))
+            at_limit(d, node, wake, turn_stop(node))
         case Waits():
             if not wake.waiting:
                 d.emit(f.ModelAwaited(node.id))
@@ -136,12 +160,14 @@ def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
             inp.model,
             inp.reasoning,
             inp.opaque,
+            inp.ruled,
+            inp.output,
         )
     )
     if inp.finish == "length":
         verdict = admit_model(d.tree, node)
         if isinstance(verdict, Stopped) and verdict.limit is Limit.MAX_TOKENS:
-            stop(d, node, verdict)
+            at_limit(d, node, wake, verdict)
             return
     if inp.finish in REPLY_ERRORS:
         type, message = REPLY_ERRORS[inp.finish]
@@ -153,12 +179,22 @@ def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
             f.ErrorSpec("EmptyReply", "The model replied with neither text nor calls.", "model", True),
             drop=True,
         )
+    elif inp.error is not None:
+        fail(d, node, inp.error)
+    elif wake.final:
+        if node.gated:
+            d.touch(node)
+        else:
+            settle(d, node, "done")
     elif not calls:
-        settle(d, node, "done")
+        d.emit(f.OutputRefused(node.id, inp.refused or "the final answer does not fit"))
+        d.touch(node)
     elif wake.turns >= turn_cap(node):
         stopped = turn_stop(node)
         for call in wake.batch or ():
             d.emit(f.CallRefused(node.id, call.id, str(Limit.MAX_TURNS), stopped.at))
-        stop(d, node, stopped)
+        at_limit(d, node, wake, stopped)
     elif not match_delegations(d, node, wake):
+        if inp.ruled and wake.batch is not None:
+            act_on(d, node, wake, [(c, s.ruling) for c, s in zip(wake.batch, calls, strict=True) if s.ruling])
         d.touch(node)

@@ -34,7 +34,8 @@ def _shape(cls: type[Any]) -> tuple[tuple[int, str, object], ...]:
 
 
 _SHAPES: dict[type[Any], tuple[tuple[int, str, object], ...]] = {
-    cls: _shape(cls) for cls in (*f.FACTS.values(), f.Caps, f.CallSpec, f.ErrorSpec, f.Question)
+    cls: _shape(cls)
+    for cls in (*f.FACTS.values(), f.Caps, f.CallSpec, f.ErrorSpec, f.Question, f.RulingSpec, f.Said)
 }
 
 
@@ -97,10 +98,29 @@ def _check(fact: f.Fact) -> None:
             from_json(fact.question.schema)
     elif isinstance(fact, f.AnswerGiven) and fact.data is not None:
         from_json(fact.data)
+    elif isinstance(fact, f.WakeAsked):
+        from_json(fact.question.data)
+    elif isinstance(fact, f.Overridden) and fact.messages is not None:
+        from_json(fact.messages)
 
 
 def _calls(rows: list[dict[str, Any]]) -> tuple[f.CallSpec, ...]:
-    return tuple(f.CallSpec(**row) for row in rows)
+    return tuple(
+        f.CallSpec(**(row if "ruling" not in row else {**row, "ruling": _ruling(row["ruling"])}))
+        for row in rows
+    )
+
+
+def _ruling(row: dict[str, Any]) -> f.RulingSpec:
+    if "question" in row:
+        row["question"] = f.Question(**row["question"])
+    if "said" in row:
+        row["said"] = tuple(f.Said(**said) for said in row["said"])
+    return f.RulingSpec(**row)
+
+
+def _rulings(rows: list[dict[str, Any]]) -> tuple[f.RulingSpec, ...]:
+    return tuple(_ruling(row) for row in rows)
 
 
 _NESTED: dict[type, dict[str, Callable[[Any], Any]]] = {
@@ -110,6 +130,12 @@ _NESTED: dict[type, dict[str, Callable[[Any], Any]]] = {
     f.ModelFailed: {"error": lambda row: f.ErrorSpec(**row)},
     f.WakeSettled: {"error": lambda row: f.ErrorSpec(**row)},
     f.CallAsked: {"question": lambda row: f.Question(**row)},
+    f.WakeAsked: {"question": lambda row: f.Question(**row)},
+    f.ChecksAsked: {"calls": tuple},
+    f.ChecksDone: {"rulings": _rulings},
+    f.TextChecked: {"ruling": _ruling},
+    f.Overridden: {"tools": tuple},
+    f.ModelSkipped: {"error": lambda row: f.ErrorSpec(**row)},
 }
 
 

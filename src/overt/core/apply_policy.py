@@ -1,0 +1,194 @@
+"""What the facts about guardrails, limits that ask, the gate, typed output and hooks change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, cast
+
+from pydantic import ConfigDict, TypeAdapter
+
+from overt._frozen import trusted
+from overt._text import size
+from overt.core import facts as f
+from overt.core.batch import CallState
+from overt.core.effects import AskLimit, CallModel, CheckCalls, CheckText, Verify
+from overt.core.moves import call_of, close_effect, finish, open_effect, wake_of
+from overt.core.tree import Node, RequestState, Tree, Wake
+from overt.message import AssistantMessage, Message, UserMessage
+
+__all__ = ("HANDLERS", "go_past")
+
+MESSAGE: TypeAdapter[Message] = TypeAdapter(Message, config=ConfigDict(defer_build=True))
+
+
+def _checks_asked(tree: Tree, fact: f.ChecksAsked) -> None:
+    _, wake = wake_of(tree, fact.handle)
+    open_effect(tree, CheckCalls(fact.effect, fact.handle, fact.calls))
+    for id in fact.calls:
+        call_of(wake, id).state = CallState.CHECKING
+
+
+def _checks_done(tree: Tree, fact: f.ChecksDone) -> None:
+    _, wake = wake_of(tree, fact.handle)
+    effect = close_effect(tree, fact.effect)
+    assert isinstance(effect, CheckCalls)
+    for id, ruling in zip(effect.calls, fact.rulings, strict=True):
+        call = call_of(wake, id)
+        call.state = CallState.NEW
+        call.seen = True
+        call.cleared = ruling.ruling in ("allow", "approved") and ruling.output is None
+        if ruling.edit is not None:
+            call.edit = ruling.edit
+
+
+def _call_denied(tree: Tree, fact: f.CallDenied) -> None:
+    _, wake = wake_of(tree, fact.handle)
+    call = call_of(wake, fact.call)
+    word = "declined" if fact.declined else "denied"
+    # Not in the call's memory: nothing has run that a later attempt could be given the result of.
+    finish(wake, call, f"{word}: {fact.reason}", True, json.dumps({word: True}), remember=False)
+
+
+def _text_check_asked(tree: Tree, fact: f.TextCheckAsked) -> None:
+    _, wake = wake_of(tree, fact.handle)
+    open_effect(tree, CheckText(fact.effect, fact.handle, fact.what))
+    wake.check = fact.effect
+
+
+def _text_checked(tree: Tree, fact: f.TextChecked) -> None:
+    _, wake = wake_of(tree, fact.handle)
+    close_effect(tree, fact.effect)
+    if fact.ruling.ruling in ("allow", "approved"):
+        if fact.what == "prompt":
+            wake.unchecked = False
+        else:
+            wake.cleared = True
+
+
+def _wake_asked(tree: Tree, fact: f.WakeAsked) -> None:
+    node, wake = wake_of(tree, fact.handle)
+    request = RequestState(fact.request, node.id, wake.number, "", fact.about, fact.question)
+    request.about, request.diverged, request.asked_at = fact.about, fact.diverged, tree.now
+    request.limit, request.at = fact.limit, fact.at
+    if fact.diverged:
+        wake.divergences += 1
+    tree.requests[fact.request] = request
+    wake.asks = fact.request
+    wake.asked += 1
+    if fact.question.expires_at is not None:
+        tree.expiring[request.id] = request
+    for a in node.chain:
+        a.open_requests += 1
+
+
+def _limit_asked(tree: Tree, fact: f.LimitAsked) -> None:
+    node, wake = wake_of(tree, fact.handle)
+    if wake.waiting:
+        wake.waiting = False
+        tree.waiting.remove(node)
+    open_effect(tree, AskLimit(fact.effect, fact.handle, fact.limit, fact.at, fact.cap, fact.spent))
+    wake.check = fact.effect
+
+
+def _limit_decided(tree: Tree, fact: f.LimitDecided) -> None:
+    _, wake = wake_of(tree, fact.handle)
+    effect = close_effect(tree, fact.effect)
+    assert isinstance(effect, AskLimit)
+    if fact.decision == "extend":
+        go_past(wake, effect.limit, effect.at)
+
+
+def go_past(wake: Wake, limit: str, at: str) -> None:
+    """Let the wake try again where a cap stopped it."""
+    wake.extended = f"{limit} {at}"
+    for call in wake.batch or ():
+        if call.state == CallState.REFUSED:
+            call.state = CallState.NEW
+            call.limit = call.at = None
+
+
+def _verify_asked(tree: Tree, fact: f.VerifyAsked) -> None:
+    _, wake = wake_of(tree, fact.handle)
+    open_effect(tree, Verify(fact.effect, fact.handle, fact.number))
+    wake.check = fact.effect
+
+
+def _judged(tree: Tree, fact: f.Judged) -> None:
+    node, wake = wake_of(tree, fact.handle)
+    close_effect(tree, fact.effect)
+    wake.verdicts.append((fact.ok, fact.reason, fact.number))
+    if fact.ok:
+        wake.passed = True
+    else:
+        _send_back(node, wake, fact.reason)
+
+
+def _send_back(node: Node, wake: Wake, reason: str) -> None:
+    """Tell the model why its final answer is none."""
+    wake.final = False
+    wake.output = None
+    for call in wake.batch or ():
+        if call.state == CallState.FINAL:
+            finish(wake, call, reason, True, None, remember=False)
+            return
+    node.messages.append(trusted(UserMessage, role="user", text=reason, parts=()))
+    node.bytes_since += size(reason)
+
+
+def _output_refused(tree: Tree, fact: f.OutputRefused) -> None:
+    node, wake = wake_of(tree, fact.handle)
+    _send_back(node, wake, fact.reason)
+
+
+def _overridden(tree: Tree, fact: f.Overridden) -> None:
+    node, wake = wake_of(tree, fact.handle)
+    wake.offers = fact.tools
+    if fact.messages is None:
+        return
+    if wake.full is None:
+        wake.full = node.messages[: wake.checkpoint.messages]
+        wake.full_input = node.last_input
+    before = node.messages
+    parts = cast("list[object]", json.loads(fact.messages))
+    after: list[Message] = [
+        before[part] if isinstance(part, int) else MESSAGE.validate_python(part) for part in parts
+    ]
+    grown = sum(map(_bytes, after)) - sum(map(_bytes, before))
+    if node.last_input:
+        node.last_input = max(node.last_input + grown // 4, 1)
+    node.messages[:] = after
+
+
+def _bytes(message: Message) -> int:
+    if isinstance(message, AssistantMessage):
+        return size(message.text) + sum(size(json.dumps(c.arguments)) for c in message.tool_calls)
+    return size(message.text)
+
+
+def _model_skipped(tree: Tree, fact: f.ModelSkipped) -> None:
+    node, wake = wake_of(tree, fact.handle)
+    effect = close_effect(tree, fact.effect)
+    assert isinstance(effect, CallModel)
+    wake.model = 0
+    node.own.model_calls -= 1
+    for a in node.chain:
+        a.total.model_calls -= 1
+        a.reserved -= effect.reserve
+
+
+HANDLERS: dict[type, Callable[[Tree, Any], None]] = {
+    f.ChecksAsked: _checks_asked,
+    f.ChecksDone: _checks_done,
+    f.CallDenied: _call_denied,
+    f.TextCheckAsked: _text_check_asked,
+    f.TextChecked: _text_checked,
+    f.WakeAsked: _wake_asked,
+    f.LimitAsked: _limit_asked,
+    f.LimitDecided: _limit_decided,
+    f.VerifyAsked: _verify_asked,
+    f.Judged: _judged,
+    f.OutputRefused: _output_refused,
+    f.Overridden: _overridden,
+    f.ModelSkipped: _model_skipped,
+}

@@ -1,0 +1,139 @@
+"""What happens where a cap is spent: the wake stops, or `on_limit` says otherwise first."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+from overt.core import facts as f
+from overt.core.budget import Stopped, wall_spent
+from overt.core.desk import Desk
+from overt.core.effects import AskLimit
+from overt.core.ending import fail, stop
+from overt.core.inputs import AnswerSpec, LimitRuled
+from overt.core.recovery import check_raise
+from overt.core.suspension import ask_of_wake
+from overt.core.tree import Node, RequestState, Tree, Wake
+from overt.errors import UsageError
+from overt.result import Limit
+
+__all__ = ("CAP_OF", "at_limit", "budget_answered", "limit_ruled")
+
+CAP_OF = {
+    Limit.MAX_TURNS: "max_turns",
+    Limit.MAX_TOKENS: "max_tokens",
+    Limit.MAX_TOOL_CALLS: "max_tool_calls",
+    Limit.MAX_MODEL_CALLS: "max_model_calls",
+    Limit.MAX_WALL: "max_wall",
+    Limit.MAX_COST: "max_cost",
+}
+"""The field of a budget each limit is about."""
+
+WHOLE = (Limit.MAX_TURNS, Limit.MAX_TOKENS, Limit.MAX_TOOL_CALLS, Limit.MAX_MODEL_CALLS)
+
+
+def at_limit(d: Desk, node: Node, wake: Wake, stopped: Stopped) -> None:
+    """Ask `on_limit` about a cap that is spent; without one, or past what it said, stop."""
+    known = f"{stopped.limit} {stopped.at}"
+    if not d.tree.plan.on_limit or stopped.limit not in CAP_OF or wake.extended == known:
+        stop(d, node, stopped)
+        return
+    cap, spent = _amounts(d.tree, node, wake, stopped)
+    d.emit(f.LimitAsked(node.id, d.tree.next_effect, str(stopped.limit), stopped.at, cap, spent))
+
+
+def _amounts(tree: Tree, node: Node, wake: Wake, stopped: Stopped) -> tuple[str, str]:
+    at = tree.nodes[stopped.at]
+    match stopped.limit:
+        case Limit.MAX_TURNS:
+            return stopped.cap, str(wake.turns)
+        case Limit.MAX_TOKENS:
+            return str(at.caps.max_tokens), str(at.spent)
+        case Limit.MAX_TOOL_CALLS:
+            return str(at.caps.max_tool_calls), str(at.total.tool_calls)
+        case Limit.MAX_MODEL_CALLS:
+            return str(at.caps.max_model_calls), str(at.total.model_calls)
+        case Limit.MAX_WALL:
+            return f"{at.caps.max_wall:g}", f"{wall_spent(tree, at, tree.now) / 1e6:g}"
+        case _:
+            return str(at.caps.max_cost), str(at.total.cost)
+
+
+def limit_ruled(d: Desk, inp: LimitRuled, node: Node, wake: Wake, asked: AskLimit) -> None:
+    """`on_limit` has decided."""
+    target = d.tree.nodes[asked.at]
+    error = inp.error
+    if error is None and inp.caps is not None:
+        try:
+            for name, value in zip(f.Caps._fields, inp.caps, strict=True):
+                if value is not None:
+                    check_raise(target, name, value, who="on_limit: Extend")
+        except UsageError as wrong:
+            error = f.ErrorSpec("UsageError", str(wrong), "hook")
+    if error is not None:
+        d.emit(f.EffectLost(node.id, inp.effect, "on_limit failed"))
+        fail(d, node, error)
+        return
+    d.emit(f.LimitDecided(node.id, inp.effect, inp.decision))
+    limit = Limit(asked.limit)
+    if inp.decision == "extend" and inp.caps is not None:
+        d.emit(f.BudgetRaised(target.id, inp.caps))
+    elif inp.decision == "suspend":
+        question = _question(asked, limit, inp.prompt)
+        ask_of_wake(d, node, wake, "budget", question, limit=asked.limit, at=asked.at)
+    elif inp.decision == "stop":
+        unit = {Limit.MAX_WALL: " s", Limit.MAX_COST: " USD"}.get(limit, "")
+        stop(d, node, Stopped(limit, asked.at, f"{asked.cap}{unit}"))
+    d.touch(node)
+
+
+def _question(asked: AskLimit, limit: Limit, prompt: str | None) -> f.Question:
+    data = {
+        "limit": {
+            "limit": asked.limit,
+            "cap": _number(asked.cap),
+            "spent": _number(asked.spent),
+            "at": asked.at,
+            "handle": asked.handle,
+        }
+    }
+    unit = {Limit.MAX_WALL: " seconds", Limit.MAX_COST: " USD"}.get(limit, "")
+    whose = "the run" if asked.at == "root" else asked.at
+    text = prompt or f"{limit} of {whose} is spent: {asked.spent} of {asked.cap}{unit}. How much more?"
+    kind = "integer" if limit in WHOLE else "number"
+    schema = {"type": kind, "exclusiveMinimum": 0, "maximum": 1e9 if kind == "number" else 10**15}
+    return f.Question("budget", text, None, _text(data), _text(schema))
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _number(text: str) -> int | float:
+    return int(text) if text.lstrip("-").isdecimal() else float(text)
+
+
+def budget_answered(d: Desk, request: RequestState, answer: AnswerSpec) -> None:
+    """Somebody was asked about a cap: raise it by what they said."""
+    if not answer.ok or answer.data is None:
+        return
+    assert request.limit is not None
+    assert request.at is not None
+    node = d.tree.nodes[request.at]
+    limit = Limit(request.limit)
+    name = CAP_OF[limit]
+    more: Any = json.loads(answer.data)
+    present: object = getattr(node.caps, name)
+    if limit is Limit.MAX_TURNS and present is None:
+        present = 6
+    if present is None:
+        return
+    caps: dict[str, Any]
+    if limit is Limit.MAX_COST:
+        caps = {name: str(Decimal(str(present)) + Decimal(str(more)))}
+    elif limit is Limit.MAX_WALL:
+        caps = {name: float(str(present)) + float(more)}
+    else:
+        caps = {name: int(str(present)) + int(more)}
+    d.emit(f.BudgetRaised(node.id, f.Caps(**caps)))
