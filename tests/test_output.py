@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, NewType, NotRequired, TypeVar
+from typing import Annotated, Any, Generic, Literal, NewType, NotRequired, TypeVar, cast
 from uuid import UUID
 
 import pytest

@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
+from overt._output import OutputSpec
 from overt.agent import Agent, instructions, resolve_team
-from overt.core.facts import Caps
 from overt.core.plan import AgentPlan, Plan
-from overt.driver.crew import Crew, Kit, Member, RunnableTool
+from overt.delegate import AgentTool
+from overt.driver.caps import caps_of
+from overt.driver.crew import Canonical, Crew, House, Kit, Member, RunnableTool
 from overt.errors import DefinitionError
+from overt.guardrail import name_of
+from overt.hooks import Hooks
 from overt.message import Model, ModelSettings, SystemMessage
 from overt.models import resolve
 from overt.options import model_of
-from overt.policy import Budget
 from overt.tool import Tool
 
-__all__ = ("budget_of", "caps_of", "crew_of", "declared", "plan_of")
+__all__ = ("crew_of", "declared", "plan_of")
 
 NO_SETTINGS = ModelSettings.model_construct()  # built the ordinary way it would cost at import
-NO_CAPS = Caps()
-
-
-def caps_of(budget: Budget | None) -> Caps:
-    """Return a budget as the rules keep it: only what was said."""
-    if budget is None or not budget.model_fields_set:
-        return NO_CAPS
-    said: dict[str, Any] = {name: getattr(budget, name) for name in budget.model_fields_set}
-    if said.get("max_cost") is not None:
-        said["max_cost"] = str(said["max_cost"])
-    return Caps(**said)
-
-
-def budget_of(caps: Caps) -> Budget:
-    """Return caps as a public budget."""
-    return Budget.model_validate({n: v for n, v in zip(Caps._fields, caps, strict=True) if v is not None})
 
 
 class _Declared:
@@ -47,10 +34,21 @@ class _Declared:
             name: AgentPlan(
                 name,
                 tuple(sorted(member.name for member in agent.team)),
-                {tool.name: cast(RunnableTool, tool).on_replay for tool in agent.tools},
+                {
+                    t.name: cast(RunnableTool, t).on_replay
+                    for t in agent.tools
+                    if not isinstance(t, AgentTool)
+                },
                 caps_of(agent.budget),
                 agent.wait_for is not None,
                 None if agent.settings is None else agent.settings.max_output_tokens,
+                _names(agent.guardrails),
+                _names(agent.input_guardrails),
+                _names(agent.output_guardrails),
+                agent.hooks is not None and agent.hooks.before_tool is not None,
+                None if agent.completion is None else agent.completion.max_attempts,
+                agent._output is not None,
+                {t.name: t.agent.name for t in agent.tools if isinstance(t, AgentTool)},
             )
             for name, agent in self.agents.items()
         }
@@ -75,6 +73,7 @@ def declared(entry: Agent[Any, Any]) -> _Declared:
 def plan_of(entry: Agent[Any, Any], options: Mapping[str, Any]) -> tuple[Plan, str]:
     """Return what the rules need to know of the agents and options of a run, and its text in the journal."""
     known = declared(entry)
+    hooks: Hooks | None = options.get("hooks")
     rest = (
         caps_of(options.get("budget")),
         options.get("wait_for") is not None,
@@ -82,6 +81,11 @@ def plan_of(entry: Agent[Any, Any], options: Mapping[str, Any]) -> tuple[Plan, s
         options.get("inbox_cap", 8),
         options.get("max_divergences", 2),
         options.get("max_result_chars", 100_000),
+        _names(options.get("guardrails", ())),
+        _names(options.get("input_guardrails", ())),
+        _names(options.get("output_guardrails", ())),
+        hooks is not None and hooks.before_tool is not None,
+        options.get("on_limit") is not None,
     )
     found = known.dumped.get(rest)
     if found is None:
@@ -96,11 +100,25 @@ def plan_of(entry: Agent[Any, Any], options: Mapping[str, Any]) -> tuple[Plan, s
 def _kit(agent: Agent[Any, Any], agents: Mapping[str, Agent[Any, Any]]) -> Kit:
     return Kit(
         name=agent.name,
-        tools={tool.name: cast(RunnableTool, tool) for tool in agent.tools},
+        tools={t.name: cast(RunnableTool, t) for t in agent.tools if not isinstance(t, AgentTool)},
         task=_task_tool(agent, agents) if agent.team else None,
         settings=agent.settings or NO_SETTINGS,
         wait_for=agent.wait_for,
+        delegates={t.name: cast("Canonical", t) for t in agent.tools if isinstance(t, AgentTool)},
+        output=cast("OutputSpec | None", agent._output),
+        completion=agent.completion,
+        guards=agent.guardrails,
+        prompt_guards=agent.input_guardrails,
+        output_guards=agent.output_guardrails,
+        hooks=agent.hooks,
+        on_metric=agent.on_metric,
+        on_spawn=agent.on_spawn,
+        on_close=agent.on_close,
     )
+
+
+def _names(rules: Sequence[object]) -> tuple[str, ...]:
+    return tuple(map(name_of, rules)) if rules else ()
 
 
 def crew_of(entry: Agent[Any, Any], options: Mapping[str, Any]) -> Crew:
@@ -112,10 +130,20 @@ def crew_of(entry: Agent[Any, Any], options: Mapping[str, Any]) -> Crew:
     known = declared(entry)
     deps = options.get("deps")
     models: dict[str, Model] = {}
+    house = House(
+        guards=tuple(options.get("guardrails", ())),
+        prompt_guards=tuple(options.get("input_guardrails", ())),
+        output_guards=tuple(options.get("output_guardrails", ())),
+        hooks=options.get("hooks"),
+        on_metric=options.get("on_metric"),
+    )
     return Crew(
         members={
             name: Member(
-                kit=known.kits[name], model=_model(agent, entry, options, models), system=_system(agent, deps)
+                kit=known.kits[name],
+                model=_model(agent, entry, options, models),
+                system=_system(agent, deps),
+                house=house,
             )
             for name, agent in known.agents.items()
         },
@@ -126,6 +154,8 @@ def crew_of(entry: Agent[Any, Any], options: Mapping[str, Any]) -> Crew:
         max_concurrent_turns=options.get("max_concurrent_turns", 8),
         shutdown=options.get("shutdown", 0.2),
         claim=options.get("claim", 30.0),
+        on_limit=options.get("on_limit"),
+        guardrail_timeout=options.get("guardrail_timeout", 30.0),
     )
 
 

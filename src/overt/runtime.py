@@ -12,7 +12,7 @@ import anyio
 from typing_extensions import TypeVar, Unpack
 
 from overt._given import answers_given, history_given, policy_given, prompt_given
-from overt._planning import budget_of, caps_of, crew_of, declared, plan_of
+from overt._planning import crew_of, declared, plan_of
 from overt._text import clean
 from overt.agent import Agent, in_event_loop
 from overt.clock import Clock, SystemClock
@@ -23,6 +23,7 @@ from overt.core.desk import Refused
 from overt.core.render import committed
 from overt.core.tree import CallState, Node, Tree
 from overt.core.views import handle_view, ledger_of, open_requests, request_view, result_of
+from overt.driver.caps import budget_of, caps_of
 from overt.driver.delivery import checked
 from overt.driver.events import Event, event_views
 from overt.driver.loading import Log, check_drift, load, trace_lines

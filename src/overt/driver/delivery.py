@@ -39,6 +39,6 @@ async def _checked(driver: Driver, answer: Answer[Any]) -> i.AnswerSpec:
         await driver.step(i.Expire(drive=driver.tree.root.live > 0))
         raise
     request = request_view(driver.tree, state)
-    spec = answer_spec(request, answer)
+    spec = answer_spec(driver, request, answer)
     await verify(driver, request, answer)
     return spec

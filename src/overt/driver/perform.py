@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from pydantic import JsonValue
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
-from overt._canonical import encode, jsonable
 from overt._text import clean, told
 from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.budget import wall_spent
-from overt.core.calls import offers_task
+from overt.core.delegation import offers_delegates
 from overt.core.effects import AskHost, CallModel, Notify
 from overt.core.tree import Node
 from overt.core.views import request_view
 from overt.driver.answers import check_data, text_of
+from overt.driver.asking import Failed, call_hook, message_of, short
 from overt.driver.context import InContext, describe, let_through
-from overt.driver.shown import Shown
-from overt.errors import InvalidAnswer, ModelError
-from overt.message import Message, ModelRequest, ModelResponse, SystemMessage, ToolCall
+from overt.driver.metering import measure
+from overt.driver.reply import read_reply
+from overt.driver.shown import shown_to
+from overt.errors import InvalidAnswer, ModelError, StoreError
+from overt.hooks import AfterLLM
+from overt.message import Message, Model, ModelRequest, ModelResponse, SystemMessage, ToolSpec
 from overt.models.redact import denied, redact
 from overt.request import Answer, Request
 
@@ -49,19 +52,75 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
             system = member.system()
         except BaseException as error:  # noqa: BLE001  # the agent's own function, not the model
             await let_through(error, before, driver.host)
-            return i.ModelLost(effect.id, f.ErrorSpec(type(error).__name__, _message(error), "runtime"))
-        request = _request(driver, member, node, effect, model.name, system)
+            return i.ModelUnsent(effect.id, f.ErrorSpec(type(error).__name__, message_of(error), "runtime"))
+        hooks = member.hooks
+        if hooks is not None and hooks.before_llm is not None:
+            from overt.driver.rewriting import rewrite  # loaded by the first run that has such a hook
+
+            await rewrite(driver, member, node, effect, before)
+            if effect.id not in driver.tree.open:
+                return i.ModelLost(effect.id, f.ErrorSpec("Cancelled", "", "model"))
+        request = _request(driver, member, node, effect, model, system)
+        since = driver.clock.monotonic() if member.on_metric is not None else 0.0
         async with driver.gate:
             if effect.id not in driver.tree.open:
                 # It was closed while this waited, or in the moment the place was handed over.
                 return i.ModelLost(effect.id, f.ErrorSpec("Cancelled", "", "model"))
-            response = await InContext(model.generate, request)
-        return _reply(member, node, effect, response)
+            try:
+                response = await InContext(model.generate, request)
+            except BaseException:
+                if member.on_metric is not None:
+                    measure(driver, member, node, "llm", model.name, "error", since)
+                raise
+        if member.on_metric is not None:
+            usage = getattr(response, "usage", None)
+            measure(driver, member, node, "llm", model.name, "ok", since, usage=usage)
+        done = read_reply(member, node, effect, response, native=request.output_schema is not None)
+    except Failed as failed:
+        return i.ModelUnsent(effect.id, failed.error)
     except ModelError as error:
         return i.ModelLost(effect.id, _model_error(error))
+    except StoreError:
+        raise
     except BaseException as error:  # noqa: BLE001  # whatever a model raises is a failed call
         await let_through(error, before, driver.host)
         return i.ModelLost(effect.id, _foreign_error(error))
+    if hooks is not None or member.guards:
+        return await _look_at(driver, member, node, done, response, before)
+    return done
+
+
+async def _look_at(
+    driver: Driver, member: Member, node: Node, done: i.ModelDone, response: ModelResponse, before: int
+) -> i.ModelDone:
+    """Let hooks and guardrails that need not wait see a reply before it is recorded."""
+    wake = node.wake
+    assert wake is not None
+    hooks = member.hooks
+    turn = wake.turns + 1
+    try:
+        if hooks is not None and hooks.after_llm is not None:
+            event = AfterLLM(handle=node.id, turn=turn, model=member.model.name, response=response)
+            await call_hook(driver, hooks.after_llm, event, (), before)
+        # What an earlier attempt was told is known only once the calls have their keys.
+        checks = bool(member.guards) or (hooks is not None and hooks.before_tool is not None)
+        if not (checks and done.calls and wake.attempt == 1 and member.at_once and done.output is None):
+            return done
+        from overt.driver.rulings import ToCheck, rule_calls  # loaded by the first run that has rules
+
+        valid = [(at, c) for at, c in enumerate(done.calls) if c.error is None]
+        first = node.call_seq + 1
+        to_check = [
+            ToCheck(f"c{first + at}", c.name, c.raw if c.args is None else c.args, True) for at, c in valid
+        ]
+        rulings = await rule_calls(driver, member, node, turn, to_check, before)
+    except Failed as failed:
+        return done._replace(error=failed.error)
+    calls = list(done.calls)
+    for (at, call), ruling in zip(valid, rulings, strict=True):
+        if ruling is not None:
+            calls[at] = call._replace(ruling=ruling)
+    return done._replace(calls=tuple(calls), ruled=True)
 
 
 def _foreign_error(error: BaseException) -> f.ErrorSpec:
@@ -74,7 +133,7 @@ def _foreign_error(error: BaseException) -> f.ErrorSpec:
         )
     status = found if type(found) is int else None
     refused = denied(kind, status)
-    return f.ErrorSpec(kind, _message(error) if refused is None else refused, "model", False, status)
+    return f.ErrorSpec(kind, message_of(error) if refused is None else refused, "model", False, status)
 
 
 def _model_error(error: ModelError) -> f.ErrorSpec:
@@ -82,45 +141,46 @@ def _model_error(error: ModelError) -> f.ErrorSpec:
     if refused is not None:
         return f.ErrorSpec(error.type, refused, "model", error.retryable, error.status_code)
     detail = None if error.detail is None else redact(error.detail)
-    return f.ErrorSpec(error.type, _message(error), "model", error.retryable, error.status_code, detail)
-
-
-def _message(error: BaseException) -> str:
-    """Return an exception's message, short and without credentials; the type where there is none."""
-    text = describe(error)
-    name = type(error).__name__
-    return _short(redact(text.removeprefix(f"{name}: ")))
-
-
-def _short(text: str) -> str:
-    text = clean(text)
-    return text if len(text) <= 500 else text[:497] + "..."
+    return f.ErrorSpec(error.type, message_of(error), "model", error.retryable, error.status_code, detail)
 
 
 def _request(
-    driver: Driver, member: Member, node: Node, effect: CallModel, name: str, system: SystemMessage | None
+    driver: Driver, member: Member, node: Node, effect: CallModel, model: Model, system: SystemMessage | None
 ) -> ModelRequest:
-    shown = driver.shown.get(node.id)
-    if shown is None:
-        shown = driver.shown[node.id] = Shown()
-    messages: tuple[Message, ...] = shown.of(node)
+    messages: tuple[Message, ...] = shown_to(driver, node)
     if system is not None:
         messages = (system, *messages)
     settings = member.settings
     cap = settings.max_output_tokens
     if effect.left is not None:
         cap = effect.left if cap is None else min(cap, effect.left)
+    schema = None
+    tools = _tools(member, node)
+    if member.output is not None:
+        if getattr(model, "structured_output", False):
+            schema = member.output.schema
+        else:
+            tools = (*tools, member.output.spec)
     return ModelRequest(
         messages=messages,
-        tools=member.specs_with_task if member.task is not None and offers_task(node) else member.specs,
+        tools=tools,
         agent=node.agent,
         handle=node.id,
-        model=name,
+        model=model.name,
         settings=settings,
-        output_schema=None,
+        output_schema=schema,
         max_output_tokens=cap,
         deadline=_deadline(driver, node) if driver.tree.has_wall else None,
     )
+
+
+def _tools(member: Member, node: Node) -> tuple[ToolSpec, ...]:
+    """What is offered: all the agent has while there is room below, and only what a hook left of it."""
+    assert node.wake is not None
+    offers = node.wake.offers
+    room = (member.task is not None or member.delegates) and offers_delegates(node)
+    specs = member.specs_with_task if room else member.specs
+    return specs if offers is None else tuple(spec for spec in specs if spec.name in offers)
 
 
 def _deadline(driver: Driver, node: Node) -> Any:
@@ -133,95 +193,10 @@ def _deadline(driver: Driver, node: Node) -> Any:
     return driver.clock.now() + timedelta(microseconds=max(min(left), 0)) if left else None
 
 
-def _reply(member: Member, node: Node, effect: CallModel, response: ModelResponse) -> i.Input:
-    if not isinstance(response, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance]  # a host's own model
-        raise TypeError(f"the model returned {type(response).__name__}, not a ModelResponse")
-    message = response.message
-    if not isinstance(message.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
-        raise TypeError(f"the model returned a text of type {type(message.text).__name__}")
-    calls: tuple[f.CallSpec, ...] = ()
-    if message.tool_calls:
-        task = offers_task(node)
-        calls = tuple(
-            _call(member, call, response.invalid_arguments.get(index), task)
-            for index, call in enumerate(message.tool_calls)
-        )
-    usage = response.usage
-    tokens = None
-    if usage is not None:
-        sent, received, total = usage.input_tokens, usage.output_tokens, usage.total_tokens
-        for count in (sent, received, total, usage.cached_tokens, usage.reasoning_tokens):
-            if type(count) is not int or not 0 <= count < 2**53:
-                raise TypeError(f"the model reported {count!r:.40} tokens")
-        tokens = f.Tokens(
-            sent,
-            received,
-            usage.cached_tokens,
-            usage.reasoning_tokens,
-            0 if total == sent + received else total,
-        )
-    return i.ModelDone(
-        effect.id,
-        clean(message.text),
-        calls,
-        tokens,
-        None,
-        clean(response.finish_reason),
-        clean(response.model),
-        None if message.reasoning is None else clean(message.reasoning),
-        None if message.opaque is None else encode(jsonable(message.opaque)),
-    )
-
-
-def _call(member: Member, call: ToolCall, invalid: str | None, task: bool) -> f.CallSpec:
-    name = clean(call.name)
-    tool = member.tools.get(name)
-    if tool is None and name == "task" and task:
-        tool = member.task
-    raw = "{}"
-    if invalid is None:
-        if not isinstance(cast("object", call.arguments), Mapping):
-            return f.CallSpec(name, raw, None, "invalid arguments: not a JSON object")
-        try:
-            raw = _text(call.arguments)
-        except (TypeError, ValueError, RecursionError) as error:
-            return f.CallSpec(name, raw, None, f"invalid arguments: {error}")
-    try:
-        from_json(raw)
-    except ValueError as error:
-        # What the journal could not read back is not written into it: nested too deeply, a number with 5,000 digits.
-        return f.CallSpec(name, "{}", None, f"invalid arguments: {error}")
-    if tool is None:
-        return f.CallSpec(name, raw, None, _unknown(member, name, task))
-    try:
-        # Text that is no JSON object may still do: none at all, for a tool without arguments.
-        args = tool.canonical(call.arguments if invalid is None else invalid)
-    except (ValueError, TypeError) as error:
-        return f.CallSpec(name, raw, None, told(error))
-    return f.CallSpec(name, raw, None if args == raw else args)
-
-
-def _text(arguments: dict[str, JsonValue]) -> str:
-    try:
-        text = to_json(arguments).decode()
-    except ValueError:
-        # Half a surrogate pair, or no JSON: the slow way cleans the one and names the other.
-        return encode(jsonable(arguments))
-    return encode(jsonable(arguments)) if "NaN" in text or "Infinity" in text else text
-
-
-def _unknown(member: Member, name: str, task: bool) -> str:
-    names = [*member.tools, *(("task",) if task else ())]
-    listed = ", ".join(names) or "none"
-    return (
-        f"unknown tool: {name!r}. The tools: {listed}."
-        if name
-        else f"a call without a name. The tools: {listed}."
-    )
-
-
-def answer_spec(request: Request, answer: Answer[Any]) -> i.AnswerSpec:
+def answer_spec(driver: Driver, request: Request, answer: Answer[Any]) -> i.AnswerSpec:
     """Return an answer as the core takes it, its data checked against the request's schema.
+
+    Arguments in place of those a guardrail asked about are validated here.
 
     Raises:
         InvalidAnswer: It does not fit.
@@ -231,15 +206,44 @@ def answer_spec(request: Request, answer: Answer[Any]) -> i.AnswerSpec:
             f"the answer is for {answer.id!r}, not {request.id}", places=("$.id: another request",)
         )
     text = text_of(answer)
+    args = None
     if answer.ok:
-        check_data(request, None if text is None else from_json(text))
+        data: JsonValue = None if text is None else from_json(text)
+        check_data(request, data)
+        if type(data) is dict and len(data) == 1 and "arguments" in data:
+            args = _changed(driver, request, data["arguments"])
     return i.AnswerSpec(
         request.id,
         answer.ok,
         text,
         None if answer.reason is None else clean(answer.reason),
         None if answer.by is None else clean(answer.by),
+        args,
     )
+
+
+def _changed(driver: Driver, request: Request, arguments: object) -> str | None:
+    """Validate the arguments an answer puts in place of those that were shown; `None` where no guardrail asked."""
+    tree = driver.tree
+    state = tree.requests[request.id]
+    if not state.guard or not isinstance(arguments, dict):
+        return None
+    node = tree.nodes[state.handle]
+    name = str(cast("dict[str, object]", request.data["call"])["tool"])
+    member = driver.crew.members.get(node.agent)
+    tool = None if member is None else member.tool(name)
+    if tool is None:
+        raise InvalidAnswer(
+            f"the answer to {request.id} changes the arguments of {name}, which this process does not have",
+            places=("$.arguments: no such tool",),
+        )
+    try:
+        return tool.canonical(cast("dict[str, object]", arguments))
+    except (ValueError, TypeError) as error:
+        raise InvalidAnswer(
+            f"the arguments in the answer to {request.id} do not fit {name}: {told(error)}",
+            places=(f"$.arguments: {told(error)}",),
+        ) from error
 
 
 def _is_answer(value: object) -> TypeGuard[Answer[Any]]:
@@ -292,12 +296,12 @@ async def perform_host(driver: Driver, effect: AskHost, before: int) -> i.Input:
             return i.HostDone(effect.id)
         if not _is_answer(answer):
             raise TypeError(f"wait_for returned {type(answer).__name__}, not an Answer or None")
-        spec = answer_spec(request, answer)
+        spec = answer_spec(driver, request, answer)
         await verify(driver, request, answer)
         return i.HostDone(effect.id, spec)
     except BaseException as error:  # noqa: BLE001  # an interpreter that raises parks the run
         await let_through(error, before, driver.host)
-        return i.HostDone(effect.id, None, _short(describe(error)))
+        return i.HostDone(effect.id, None, short(describe(error)))
 
 
 async def perform_notify(driver: Driver, effect: Notify, before: int) -> i.Input:
@@ -310,5 +314,5 @@ async def perform_notify(driver: Driver, effect: Notify, before: int) -> i.Input
         await InContext(tell, request_view(tree, tree.requests[effect.request], parked=True))
     except BaseException as error:  # noqa: BLE001  # the host's own failure; the request stays open
         await let_through(error, before, driver.host)
-        return i.NotifyDone(effect.id, _short(describe(error)))
+        return i.NotifyDone(effect.id, short(describe(error)))
     return i.NotifyDone(effect.id)

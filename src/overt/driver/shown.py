@@ -5,13 +5,18 @@ A message is copied once and is the same object from turn to turn, which is what
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic_core import from_json, to_json
 
 from overt._frozen import trusted
 from overt.core.tree import Node
 from overt.message import AssistantMessage, Message, ToolCall, ToolMessage
 
-__all__ = ("Shown",)
+if TYPE_CHECKING:
+    from overt.driver.loop import Driver
+
+__all__ = ("Shown", "shown_to")
 
 
 def _copy(message: Message) -> Message:
@@ -67,3 +72,11 @@ class Shown:
             sources.append(message)
             copies.append(_copy(message))
         return tuple(copies)
+
+
+def shown_to(driver: Driver, node: Node) -> tuple[Message, ...]:
+    """Return a handle's transcript as its models see it, without the instructions."""
+    shown = driver.shown.get(node.id)
+    if shown is None:
+        shown = driver.shown[node.id] = Shown()
+    return shown.of(node)

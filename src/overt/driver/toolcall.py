@@ -23,14 +23,17 @@ from overt.core.replay import fits
 from overt.core.suspension import public_answer
 from overt.core.tree import Call, Memory, Node, RequestState
 from overt.core.views import answers_of
+from overt.driver.asking import Failed, call_hook
 from overt.driver.context import describe, let_through, run_user_code
+from overt.driver.metering import measure
 from overt.errors import ToolError, UsageError
+from overt.hooks import AfterTool, ToolOverride
 from overt.message import ToolCall
 from overt.request import Answer
 from overt.tool import ToolContext, ToolResult, question_of
 
 if TYPE_CHECKING:
-    from overt.driver.crew import RunnableTool
+    from overt.driver.crew import Member, RunnableTool
     from overt.driver.loop import Driver
 
 __all__ = ("perform_tool",)
@@ -47,7 +50,7 @@ def core_question(question: Question, call: Call) -> f.Question:
     """Return a question as the core keeps it, with the call it is bound to."""
     data: dict[str, JsonValue] = {
         **question.data,
-        "call": {"tool": call.name, "arguments": json.loads(call.args)},
+        "call": {"tool": call.name, "arguments": json.loads(call.run_args)},
     }
     at = question.expires_at
     text = encode(data)
@@ -156,9 +159,53 @@ async def perform_tool(driver: Driver, effect: CallTool, before: int) -> i.Input
         await driver.check_claim()
         if effect.id not in driver.tree.open:
             return i.ToolLost(effect.id, "given up before it was entered")
+    since = driver.clock.monotonic() if member is not None and member.on_metric is not None else 0.0
     if tool.timeout is None:
-        return await _enter(driver, effect, entry, node, call, tool, before)
-    return await _enter_timed(driver, effect, entry, node, call, tool, tool.timeout)
+        done = await _enter(driver, effect, entry, node, call, tool, before)
+    else:
+        done = await _enter_timed(driver, effect, entry, node, call, tool, tool.timeout)
+    if member is not None and (member.hooks is not None or member.on_metric is not None):
+        return await _seen(driver, member, node, call, done, since, before)
+    return done
+
+
+async def _seen(
+    driver: Driver, member: Member, node: Node, call: Call, done: i.Input, since: float, before: int
+) -> i.Input:
+    """Let hook and metric see how an entry ended. A tool that asks has not ended."""
+    if member.on_metric is not None:
+        asks = isinstance(done, i.ToolAsked)
+        failed = isinstance(done, i.ToolLost) or (isinstance(done, i.ToolDone) and done.is_error)
+        status = "pending" if asks else "error" if failed else "ok"
+        measure(driver, member, node, "tool", call.name, status, since, pending=asks)
+    hook = None if member.hooks is None else member.hooks.after_tool
+    if hook is None or not isinstance(done, i.ToolDone):
+        return done
+    assert node.wake is not None
+    event = AfterTool(
+        handle=node.id,
+        turn=node.wake.turns,
+        call=trusted(ToolCall, id=call.id, name=call.name, arguments=json.loads(call.run_args)),
+        result=ToolResult(
+            done.output,
+            is_error=done.is_error,
+            metadata=None if done.metadata is None else json.loads(done.metadata),
+        ),
+    )
+    try:
+        override: ToolOverride | None = await call_hook(driver, hook, event, (ToolOverride,), before)
+        if override is None or override.result is None:
+            return done
+        if question_of(override.result) is not None:
+            raise Failed(
+                f.ErrorSpec("UsageError", "after_tool gave a result that asks: only a tool can", "hook")
+            )
+        result = override.result
+        metadata = encode({**result.metadata, "overridden": "after_tool"})
+        return i.ToolDone(done.effect, result.output, result.is_error, metadata)
+    except Failed as failed:
+        # What the tool did is recorded all the same.
+        return done._replace(error=failed.error)
 
 
 async def _enter(
@@ -171,7 +218,7 @@ async def _enter(
     before: int,
 ) -> i.Input:
     try:
-        args, kwargs = tool.bind(call.args)
+        args, kwargs = tool.bind(call.run_args)
         if tool.takes_context:
             args = (_context(driver, entry, node, call), *args)
         value = await run_user_code(tool.__wrapped__, args, kwargs, is_async=tool.is_async)
@@ -214,7 +261,7 @@ def _context(driver: Driver, entry: Entry, node: Node, call: Call) -> ToolContex
         run_id=driver.tree.run_id,
         handle=node.id,
         agent=node.agent,
-        call=trusted(ToolCall, id=call.id, name=call.name, arguments=json.loads(call.args)),
+        call=trusted(ToolCall, id=call.id, name=call.name, arguments=json.loads(call.run_args)),
         idempotency_key=call.key,
         attempt=node.wake.attempt,
         answers=tuple(answer for _, answer in entry.recorded),

@@ -1,0 +1,156 @@
+"""Asking guardrails and hooks: each is called once, and one that fails is told as such."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+
+from overt._text import clean
+from overt.core import facts as f
+from overt.driver.context import InContext, describe, let_through
+from overt.guardrail import Allow, Ask, Deny, Ruling, name_of
+from overt.models.redact import redact
+
+if TYPE_CHECKING:
+    from overt.driver.loop import Driver
+
+__all__ = ("Failed", "Rule", "ask_rules", "call_hook", "message_of", "short")
+
+Rule = Callable[[Any], Ruling | Awaitable[Ruling]]
+
+
+class Failed(Exception):
+    """User code failed where that ends the wake; carries the error."""
+
+    def __init__(self, error: f.ErrorSpec) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def message_of(error: BaseException) -> str:
+    """Return an exception's message, short and without credentials; the type where there is none."""
+    return short(redact(describe(error).removeprefix(f"{type(error).__name__}: ")))
+
+
+def short(text: str) -> str:
+    """Return text that fits a message."""
+    text = clean(text)
+    return text if len(text) <= 500 else text[:497] + "..."
+
+
+async def call_hook(
+    driver: Driver, fn: Callable[[Any], Any], event: object, kinds: tuple[type, ...], before: int
+) -> Any:
+    """Call a hook and return what it changes, `None` for nothing.
+
+    Raises:
+        Failed: It raised, or returned something else; source `hook`.
+    """
+    try:
+        value = fn(event)
+        if inspect.isawaitable(value):
+            value = await InContext(_awaited, value)
+    except BaseException as error:  # whatever a hook raises is its failure
+        await let_through(error, before, driver.host)
+        raise Failed(f.ErrorSpec(type(error).__name__, message_of(error), "hook")) from error
+    if value is not None and not isinstance(value, kinds):
+        wanted = " or ".join(kind.__name__ for kind in kinds) or "nothing"
+        raise Failed(
+            f.ErrorSpec(
+                "TypeError", f"hook {name_of(fn)!r} returned {type(value).__name__}, not {wanted}", "hook"
+            )
+        )
+    return value
+
+
+async def _awaited(value: Awaitable[Any]) -> Any:
+    return await value
+
+
+async def ask_rules(driver: Driver, asked: Sequence[tuple[Rule, object]], before: int) -> list[Ruling]:
+    """Ask every guardrail, those that wait for something side by side, and return their rulings in order.
+
+    One that raises, returns anything else or takes too long denies.
+    """
+    rulings: list[Ruling | None] = []
+    waiting: list[tuple[int, Awaitable[Any]]] = []
+    for index, (rule, event) in enumerate(asked):
+        try:
+            value: object = rule(event)
+        except BaseException as error:  # noqa: BLE001  # a rule that fails denies
+            if not isinstance(error, Exception):
+                _give_up(waiting)
+            await let_through(error, before, driver.host)
+            rulings.append(_failed(rule, error))
+            continue
+        if isinstance(value, (Allow, Deny, Ask)):
+            rulings.append(value)
+        elif inspect.isawaitable(value):
+            waiting.append((index, value))
+            rulings.append(None)
+        else:
+            rulings.append(_wrong(rule, value))
+    if waiting:
+        await _wait_for(driver, asked, rulings, waiting, before)
+    seconds = driver.crew.guardrail_timeout
+    return [
+        Deny(f"guardrail {name_of(asked[index][0])!r} did not say within {seconds:g} s")
+        if ruling is None
+        else ruling
+        for index, ruling in enumerate(rulings)
+    ]
+
+
+def _give_up(waiting: Sequence[tuple[int, Awaitable[Any]]]) -> None:
+    """Close what will not be awaited."""
+    for _, awaitable in waiting:
+        if inspect.iscoroutine(awaitable):
+            awaitable.close()
+
+
+def _failed(rule: Rule, error: BaseException) -> Deny:
+    return Deny(short(f"guardrail {name_of(rule)!r} raised {redact(describe(error))}"))
+
+
+def _wrong(rule: Rule, value: object) -> Deny:
+    return Deny(
+        f"guardrail {name_of(rule)!r} returned {type(value).__name__}, not Allow, Deny or Ask: denied to be safe"
+    )
+
+
+async def _wait_for(
+    driver: Driver,
+    asked: Sequence[tuple[Rule, object]],
+    rulings: list[Ruling | None],
+    waiting: Sequence[tuple[int, Awaitable[Any]]],
+    before: int,
+) -> None:
+    left = len(waiting)
+
+    async def one(index: int, awaitable: Awaitable[Any], group: anyio.abc.TaskGroup) -> None:
+        nonlocal left
+        rule = asked[index][0]
+        try:
+            value = await awaitable
+            rulings[index] = value if isinstance(value, (Allow, Deny, Ask)) else _wrong(rule, value)
+        except Exception as error:  # noqa: BLE001  # a rule that fails denies
+            rulings[index] = _failed(rule, error)
+        left -= 1
+        if not left:
+            group.cancel_scope.cancel()
+
+    async def timer(group: anyio.abc.TaskGroup) -> None:
+        await driver.clock.sleep(driver.crew.guardrail_timeout)
+        group.cancel_scope.cancel()
+
+    try:
+        async with anyio.create_task_group() as group:
+            for index, awaitable in waiting:
+                group.start_soon(one, index, awaitable, group)
+            group.start_soon(timer, group)
+    except BaseExceptionGroup as error:
+        await let_through(cast("BaseExceptionGroup[BaseException]", error), before, driver.host)
+        raise

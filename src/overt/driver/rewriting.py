@@ -1,0 +1,116 @@
+"""What `before_llm` makes of the transcript: checked before anything is sent, and written down as what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from pydantic_core import from_json
+
+from overt._canonical import encode, jsonable
+from overt._text import clean
+from overt.core import facts as f
+from overt.core import inputs as i
+from overt.core.effects import CallModel
+from overt.core.tree import Node
+from overt.driver.asking import Failed, call_hook
+from overt.driver.shown import shown_to
+from overt.hooks import BeforeLLM, LLMOverride
+from overt.message import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
+
+if TYPE_CHECKING:
+    from overt.driver.crew import Member
+    from overt.driver.loop import Driver
+
+__all__ = ("broken", "rewrite")
+
+KINDS = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
+
+
+async def rewrite(driver: Driver, member: Member, node: Node, effect: CallModel, before: int) -> None:
+    """Ask `before_llm`, and make what it changes a fact.
+
+    Raises:
+        Failed: The hook failed, or left a call without its result or a result without its call.
+        StoreError: The store failed.
+    """
+    assert member.hooks is not None
+    assert member.hooks.before_llm is not None
+    wake = node.wake
+    assert wake is not None
+    messages = shown_to(driver, node)
+    tools = member.offered(node)
+    event = BeforeLLM(
+        handle=node.id, turn=wake.turns + 1, model=member.model.name, messages=messages, tools=tuple(tools)
+    )
+    override: LLMOverride | None = await call_hook(
+        driver, member.hooks.before_llm, event, (LLMOverride,), before
+    )
+    if override is None:
+        return
+    text = None
+    if override.messages is not None:
+        text = _parts(messages, override.messages)
+    names = None
+    if override.tools is not None:
+        names = _names([t.name for t in tools], [getattr(t, "name", t) for t in override.tools])
+    if text is not None or names is not None:
+        await driver.step(i.Override(effect.id, text, names))
+
+
+def _parts(before: Sequence[Message], after: Sequence[Message]) -> str | None:
+    """Return the new transcript as indices into the old one and messages; `None` where it is the same."""
+    index = {id(message): at for at, message in enumerate(before)}
+    parts: list[object] = []
+    for message in after:
+        at = index.get(id(message))
+        if at is not None:
+            parts.append(at)
+            continue
+        if not isinstance(cast("object", message), KINDS):
+            raise _failed("TypeError", f"before_llm gave a {type(message).__name__} among the messages")
+        parts.append(message.model_dump(mode="json", exclude_defaults=True) | {"role": message.role})
+    if parts == list(range(len(before))):
+        return None
+    wrong = broken(after)
+    if wrong is not None:
+        raise _failed("BrokenTranscript", f"before_llm left {wrong}; nothing was sent")
+    try:
+        text = encode(jsonable(parts, "messages"))
+        from_json(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _failed("TypeError", f"before_llm gave messages that cannot be recorded: {error}") from error
+    return text
+
+
+def _names(offered: Sequence[str], kept: Sequence[object]) -> tuple[str, ...]:
+    for name in kept:
+        if name not in offered:
+            listed = ", ".join(offered) or "none"
+            raise _failed("UsageError", f"before_llm offers {name!r:.80}, which is not offered: {listed}")
+    return tuple(str(name) for name in kept)
+
+
+def _failed(type: str, message: str) -> Failed:
+    return Failed(f.ErrorSpec(type, clean(message), "hook"))
+
+
+def broken(messages: Sequence[Message]) -> str | None:
+    """Return what is wrong with calls and results in a transcript, `None` where each call has its result after it."""
+    open_calls: dict[str, str] = {}
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            if message.call_id not in open_calls:
+                return f"the result of call {message.call_id!r} ({message.name}) without its call"
+            del open_calls[message.call_id]
+            continue
+        if open_calls:
+            break
+        if isinstance(message, AssistantMessage):
+            for call in message.tool_calls:
+                if call.id in open_calls:
+                    return f"two calls {call.id!r} in one message"
+                open_calls[call.id] = call.name
+    for id, name in open_calls.items():
+        return f"call {id!r} ({name}) without its result"
+    return None
