@@ -187,7 +187,7 @@ def _fits(given: object, needs: object) -> bool:
 
 
 def _check_policy(where: str, agent: Agent[Any, Any]) -> None:
-    check_rules(f"{where}: guardrails", agent.guardrails)
+    check_rules(f"{where}: guardrails", agent.guardrails, on_calls=True)
     check_rules(f"{where}: input_guardrails", agent.input_guardrails)
     check_rules(f"{where}: output_guardrails", agent.output_guardrails)
     if agent.guardrails:
@@ -214,24 +214,29 @@ def _without(name: str, names: Iterable[str]) -> str:
     return f"it has no tool of that name: {f'its tools are {known}' if known else 'it has no tools'}"
 
 
-def check_rules(place: str, rules: Sequence[object]) -> None:
+def check_rules(place: str, rules: Sequence[object], *, on_calls: bool = False) -> None:
     """Check the guardrails of one field.
 
     Args:
         place: Whose field it is, for messages.
         rules: What it was given.
+        on_calls: Whether they are asked about calls of tools.
 
     Raises:
         DefinitionError: One of them cannot be asked.
     """
     if not rules:
         return
-    from overt.guardrail import require_approval
+    from overt.guardrail import _RequireApproval, require_approval
 
     for index, rule in enumerate(rules):
         if rule is require_approval:
             raise DefinitionError(
                 f"{place}: item {index} is require_approval itself: call it with names of tools"
+            )
+        if isinstance(rule, _RequireApproval) and not on_calls:
+            raise DefinitionError(
+                f"{place}: item {index} is {rule.__name__}, which is about calls: put it in guardrails=[…]"
             )
         _check_function(f"{place}: item {index}", rule, takes=1)
 
