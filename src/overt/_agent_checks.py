@@ -24,6 +24,7 @@ __all__ = (
     "check_hooks",
     "check_rules",
     "expect",
+    "is_agent_tool",
     "listed",
     "shown",
     "tools_to_approve",
@@ -122,7 +123,7 @@ def _check_agent_tool(where: str, agent: Agent[Any, Any], tool: object) -> str:
         raise DefinitionError(
             f"{where}: tools has {tool!r}, which is no tool: put it in team=[…], or write .as_tool()"
         )
-    if not _is_agent_tool(tool):
+    if not is_agent_tool(tool):
         name = getattr(tool, "__name__", repr(tool))
         raise DefinitionError(f"{where}: tools has {name:.80}, which is no tool: declare it with @tool")
     needs = tool.agent.deps_type
@@ -134,7 +135,8 @@ def _check_agent_tool(where: str, agent: Agent[Any, Any], tool: object) -> str:
     return tool.name
 
 
-def _is_agent_tool(tool: object) -> TypeIs[AgentTool[Any, Any]]:
+def is_agent_tool(tool: object) -> TypeIs[AgentTool[Any, Any]]:
+    """Say whether a tool is an agent; for type checkers with `Any` where `isinstance` leaves type arguments open."""
     from overt.delegate import AgentTool  # not for agents that have none
 
     return isinstance(tool, AgentTool)
@@ -142,7 +144,7 @@ def _is_agent_tool(tool: object) -> TypeIs[AgentTool[Any, Any]]:
 
 def agents_below(agent: Agent[Any, Any]) -> tuple[Agent[Any, Any], ...]:
     """Return the agents an agent hands work to: its team, and those among its tools."""
-    behind = (tool.agent for tool in agent.tools if not isinstance(tool, Tool) and _is_agent_tool(tool))
+    behind = (tool.agent for tool in agent.tools if not isinstance(tool, Tool) and is_agent_tool(tool))
     return (*agent.team, *behind)
 
 
