@@ -141,12 +141,21 @@ def seen_by_users() -> Iterator[tuple[str, object]]:
             seen.add(id(found))
             yield f"{door}.{name}", found
             if isinstance(found, type):
-                for inner, member in vars(found).items():
+                for inner, member in members_of(found).items():
                     if not inner.startswith("_") and (callable(member) or isinstance(member, MEMBERS)):
                         yield f"{door}.{name}.{inner}", member
 
 
 MEMBERS = (property, classmethod, staticmethod)
+
+
+def members_of(cls: type) -> dict[str, object]:
+    """What a class has of its own, and of bases users do not see."""
+    found: dict[str, object] = {}
+    for base in reversed(cls.__mro__):
+        if base is cls or base.__module__.startswith("overt._"):
+            found |= vars(base)
+    return found
 
 
 def signature_of(found: object) -> inspect.Signature | None:
