@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from overt._canonical import NotJson, adapter, encode, jsonable
 from overt._schema import (
@@ -117,7 +117,8 @@ class OutputSpec:
     def fits(self, text: str) -> str:
         """Validate text that is the output itself, also where a model would give `{"value": …}`.
 
-        It is read as JSON. Of a type that JSON has as text, such as an enum or a date, it may be that text without quotes.
+        It is read as JSON. Of a type that JSON has as text, such as an enum or a date, it may be that text without
+        quotes.
 
         Returns:
             The same as `canonical`.
@@ -134,13 +135,21 @@ class OutputSpec:
             text = encode(text)
         return self._written(f"{_OPEN}{text}}}")
 
-    def holds(self, value: object) -> bool:
-        """Return whether a value is of the type, as it stands."""
+    def check(self, value: object) -> None:
+        """Refuse a value that is not of the type as it stands.
+
+        Raises:
+            ValueError: It is not (`OutputInvalid`).
+        """
         try:
             adapter(self._type).validate_python(value, strict=True, extra=self._parameters._extra)
-        except Exception:  # noqa: BLE001  # validators of user types raise what they like
-            return False
-        return True
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False, include_input=False)
+            for e in found:
+                e["loc"] = (_VALUE, *e["loc"])
+            raise OutputInvalid([self._place(self._parameters._place(e)) for e in found]) from error
+        except Exception as error:  # validators of user types raise what they like
+            raise OutputInvalid([f"a validator failed: {type(error).__name__}: {error}"]) from error
 
     def load(self, text: str) -> object:
         """Make a new object of what `canonical` returned.
