@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from pydantic import JsonValue, ValidationError
 
-from overt._canonical import NotJson, adapter, encode, jsonable
+from overt._canonical import NotJson, adapter, encode, jsonable, parse
 from overt._schema import (
     _SHOWN,
     ArgumentsInvalid,
@@ -176,9 +176,10 @@ class OutputSpec:
 
     def _written(self, text: str, *, wrapped: bool = False) -> str:
         try:
-            out = self._parameters.canonical(text)
+            # What pydantic writes by itself has other exponents.
+            out = encode(parse(self._parameters.canonical(text)))
             # Looked at again whatever the type is: an answer that could not be read would be lost with its run.
-            again = self._parameters.canonical(out)
+            again = encode(parse(self._parameters.canonical(out)))
         except ArgumentsInvalid as error:
             raise OutputInvalid([self._place(place, wrapped=wrapped) for place in error.places]) from error
         if again != out:
@@ -226,16 +227,24 @@ def _at_root(schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _refuse_one_way(start: str, output_type: object) -> None:
-    """Refuse a field that is read under one name and written under another: no answer of the type could be kept."""
+    """Refuse a type of which no answer could be kept: a field that is written and not read, or the other way round."""
     for name, field, config in _fields(_adapter({_VALUE: output_type}).core_schema, {}):
-        read = _read_names(name, field, config)
-        written = field.get("serialization_alias") or name
-        if written not in read:
+        read, written = _read_names(name, field, config), field.get("serialization_alias") or name
+        problem = None
+        if field.get("init") is False:
+            problem = "is written and, with init=False, not read"
+        elif written not in read:
             told = " or ".join(sorted(map(repr, read))) or "a path"
-            raise DefinitionError(
-                f"{start}: field {name!r} is read as {told} and written as {written!r}: what is written could not be "
-                "read again"
-            )
+            problem = f"is read as {told} and written as {written!r}"
+        elif (field.get("serialization_exclude") or field.get("init_only")) and _needed(field):
+            problem = "is required and never written"
+        if problem is not None:
+            raise DefinitionError(f"{start}: field {name!r} {problem}: an answer could not be read again")
+
+
+def _needed(field: Mapping[str, Any]) -> bool:
+    given = field.get("required")
+    return bool(given) if given is not None else field["schema"]["type"] != "default"
 
 
 def _read_names(name: str, field: Mapping[str, Any], config: Mapping[str, Any]) -> set[str]:
