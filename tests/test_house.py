@@ -110,7 +110,10 @@ TWO_POSITIONAL |= {
 # Places where the type is the user's own, and neither `object` nor a type variable would let correct programs pass.
 ANY_OF_USERS = {
     "overt.Agent": "team takes agents of any deps and output",
+    "overt.Agent.as_tool": "the implementation; its overloads say the type",
     "overt.Agent.with_team": "as the constructor",
+    "overt.AgentTool": "an agent without deps is a tool for any",
+    "overt.AgentTool.agent": "as the constructor",
     "overt.BeforeLLM": "tools of whatever deps, to be handed on in an LLMOverride",
     "overt.Completion": "a verifier of any output, as long as its agent has it",
     "overt.LLMOverride": "tools of whatever deps",
@@ -138,12 +141,21 @@ def seen_by_users() -> Iterator[tuple[str, object]]:
             seen.add(id(found))
             yield f"{door}.{name}", found
             if isinstance(found, type):
-                for inner, member in vars(found).items():
+                for inner, member in members_of(found).items():
                     if not inner.startswith("_") and (callable(member) or isinstance(member, MEMBERS)):
                         yield f"{door}.{name}.{inner}", member
 
 
 MEMBERS = (property, classmethod, staticmethod)
+
+
+def members_of(cls: type) -> dict[str, object]:
+    """What a class has of its own, and of bases users do not see."""
+    found: dict[str, object] = {}
+    for base in reversed(cls.__mro__):
+        if base is cls or base.__module__.startswith("overt._"):
+            found |= vars(base)
+    return found
 
 
 def signature_of(found: object) -> inspect.Signature | None:

@@ -2,42 +2,35 @@
 
 from __future__ import annotations
 
-import builtins
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Generic, Self, cast
+from typing import Any, Self, cast
 
 import anyio
 from typing_extensions import TypeVar, Unpack
 
 from overt._given import answers_given, history_given, policy_given, prompt_given
 from overt._planning import crew_of, declared, plan_of
+from overt._reading import Reading, id_of
 from overt._text import clean
 from overt.agent import Agent, in_event_loop
 from overt.clock import Clock, SystemClock
 from overt.core import facts as f
 from overt.core import inputs as i
-from overt.core.budget import remaining
 from overt.core.desk import Refused
-from overt.core.render import committed
-from overt.core.tree import CallState, Node, Tree
-from overt.core.views import handle_view, ledger_of, open_requests, request_view, result_of
-from overt.driver.caps import budget_of, caps_of
+from overt.core.tree import Tree
+from overt.driver.caps import caps_of
 from overt.driver.delivery import checked
-from overt.driver.events import event_views
-from overt.driver.loading import Log, check_drift, load, trace_lines
+from overt.driver.loading import Log, check_drift, load
 from overt.driver.loop import Driver
-from overt.errors import RunConflict, UnknownHandle, UsageError
-from overt.events import Event
+from overt.errors import RunConflict, UsageError
 from overt.handle import Handle
 from overt.journal.memory import MemoryStore
 from overt.journal.store import Store
-from overt.ledger import Ledger
-from overt.message import Message, ToolMessage
 from overt.options import Options, check_run, check_store
-from overt.policy import Budget, HandleView, InboxItem, PostResult, ResumePolicy
-from overt.request import Answer, Request
+from overt.policy import Budget, InboxItem, PostResult, ResumePolicy
+from overt.request import Answer
 from overt.result import State, TaskResult
 
 __all__ = ("Runtime",)
@@ -47,7 +40,7 @@ DepsT = TypeVar("DepsT", default=None)
 T = TypeVar("T", default=str)
 
 
-class Runtime(Generic[OutputT]):
+class Runtime(Reading[OutputT]):
     """One run: its tree of handles, its journal, and the verbs of its host.
 
     `await agent.run(prompt)` makes one and runs it. Make it yourself to read a run that was cancelled, or to use the
@@ -148,25 +141,7 @@ class Runtime(Generic[OutputT]):
             return
         await driver.release()
 
-    # ------------------------------------------------------------ identity
-
-    @property
-    def id(self) -> str:
-        """The `run_id`."""
-        return self._first.run_id if self._first is not None else self._driver.tree.run_id
-
-    @property
-    def root(self) -> Handle:
-        """The root handle: it has no agent, and everything hangs below it."""
-        return Handle("root", agent="")
-
-    @property
-    def policy(self) -> ResumePolicy:
-        """The resume policy recorded with the run."""
-        return ResumePolicy(self._first.policy if self._first is not None else self._driver.tree.policy)
-
-    def __repr__(self) -> str:
-        return f"<Runtime {self.id}>"
+    # ------------------------------------------------------------ working
 
     async def __aenter__(self) -> Self:
         """Begin to work in the background."""
@@ -331,7 +306,7 @@ class Runtime(Generic[OutputT]):
             SpawnRefused: Not in the team, too deep, or too many children; `limit` says which.
             HandleClosed: The parent is closed.
         """
-        parent_id = _id(parent)
+        parent_id = id_of(parent)
         facts = await self._verb(i.Spawn(parent_id, agent, None if budget is None else caps_of(budget)), None)
         (spawned,) = (fact for fact in facts if isinstance(fact, f.HandleSpawned))
         return Handle(spawned.handle, agent=agent)
@@ -343,7 +318,7 @@ class Runtime(Generic[OutputT]):
             `ok=False` with the reason when the inbox is full or the handle is closed.
         """
         return await self._answered(
-            i.Post(_id(handle), clean(item.sender), clean(item.channel), clean(item.text)), None
+            i.Post(id_of(handle), clean(item.sender), clean(item.channel), clean(item.text)), None
         )
 
     async def wake(self, handle: Handle | str, prompt: str = "") -> PostResult:
@@ -359,7 +334,7 @@ class Runtime(Generic[OutputT]):
             AwaitingAnswer: The handle is suspended.
             HandleClosed: It is closed.
         """
-        id = _id(handle)
+        id = id_of(handle)
         return await self._answered(
             i.Wake(id, prompt_given(prompt)), None if self._driver.live else self._settled(id)[0]
         )
@@ -433,7 +408,7 @@ class Runtime(Generic[OutputT]):
     async def _verb(self, inp: i.Input, holds: Callable[[], bool] | None) -> Sequence[f.Fact]:
         driver = self._driver
         live = driver.live
-        facts: builtins.list[f.Fact] = []
+        facts: list[f.Fact] = []
 
         async def work() -> Any:
             slot = await driver.step(inp, wants=True)
@@ -450,117 +425,6 @@ class Runtime(Generic[OutputT]):
             return PostResult(ok=False, error=refused.why)
         return PostResult(ok=True)
 
-    # ------------------------------------------------------------ views
-
-    def result(self) -> TaskResult[OutputT]:
-        """Return the entry handle's latest result, also while it runs and after `open`.
-
-        Raises:
-            UsageError: The run was never started.
-        """
-        return cast("TaskResult[OutputT]", self._result(self._entry()))
-
-    def list(self) -> tuple[HandleView, ...]:
-        """Return every handle in spawn order, the root left out."""
-        tree = self._driver.tree
-        return tuple(handle_view(tree, node) for id, node in tree.nodes.items() if id != "root")
-
-    def inspect(self, handle: Handle | str) -> HandleView:
-        """Return a handle as it stands."""
-        return handle_view(self._driver.tree, self._node(handle))
-
-    def handle(self, id: str) -> Handle:
-        """Return the handle of an id.
-
-        Raises:
-            UnknownHandle: The run has none.
-        """
-        node = self._node(id)
-        return Handle(node.id, agent=node.agent)
-
-    def usage_tokens(self, handle: Handle | str) -> int:
-        """Return the tokens of a handle and everything below it: the `total_tokens` of its results."""
-        return self._node(handle).total.tokens
-
-    def remaining(self, handle: Handle | str) -> Budget:
-        """Return what a handle may still spend, its ancestors' caps included; `None` where nothing caps it."""
-        driver = self._driver
-        # Time runs for what is being performed; what was cut off has stood still since its last record.
-        now = driver.now() if driver.working else driver.tree.now
-        return budget_of(remaining(driver.tree, self._node(handle), now))
-
-    def transcript(self, handle: Handle | str, *, uncommitted: bool = False) -> tuple[Message, ...]:
-        """Return a handle's committed transcript: what a rewind would start from. Copies; change them at will.
-
-        Args:
-            handle: The handle.
-            uncommitted: Return all of it instead, with what a parked or running wake has done since its checkpoint.
-        """
-        node = self._node(handle)
-        messages = node.messages if uncommitted else committed(self._driver.tree, node, node.wake)
-        return tuple(m.model_copy(deep=True) for m in messages)
-
-    def tool_result(self, handle: Handle | str, call_id: str) -> str:
-        """Return a tool result whole, also where the model saw a part.
-
-        Raises:
-            UsageError: The handle has no finished call of that id.
-        """
-        node = self._node(handle)
-        if call_id in node.results:
-            return node.results[call_id]
-        for call in (node.wake.batch or ()) if node.wake is not None else ():
-            if call.id == call_id and call.state == CallState.DONE:
-                return call.output
-        for message in node.messages:
-            if isinstance(message, ToolMessage) and message.call_id == call_id:
-                return message.text
-        raise UsageError(f"{node.id} has no finished call {call_id!r}")
-
-    def pendings(self) -> tuple[Request, ...]:
-        """Return every open request of the run in call order, each with what answering it repeats."""
-        tree = self._driver.tree
-        return tuple(request_view(tree, r) for r in open_requests(tree, tree.root))
-
-    def transitions(self, handle: Handle | str) -> tuple[tuple[State, State], ...]:
-        """Return the moves of a handle from state to state, in order."""
-        return tuple(self._node(handle).transitions)
-
-    def trace(self) -> tuple[str, ...]:
-        """Return the journal for people: one line a fact."""
-        return tuple(trace_lines(self._driver.log))
-
-    def ledger(self) -> Ledger:
-        """Return what the run has cost, as a tree of own and total usage."""
-        return ledger_of(self._driver.tree, self._driver.tree.root, live=self._driver.live)
-
-    def events(self, *, after: int = 0) -> tuple[Event, ...]:
-        """Return the journal past position `after` as events, one a fact."""
-        return tuple(event_views(self._driver.log, after, self._driver.tree))
-
-    # ------------------------------------------------------------ help
-
-    def _unstored(self) -> bool:
-        return not self._driver.tree.run_id
-
-    def _entry(self) -> Node:
-        entry = self._driver.tree.entry
-        if entry is None:
-            raise UsageError(f"run {self.id} has not been started")
-        return entry
-
-    def _node(self, handle: Handle | str) -> Node:
-        id = _id(handle)
-        node = self._driver.tree.nodes.get(id)
-        if node is None:
-            if id == "root":
-                return self._driver.tree.root
-            raise UnknownHandle(f"run {self.id} has no handle {id!r}")
-        return node
-
-    def _result(self, node: Node) -> TaskResult[Any]:
-        return result_of(self._driver.tree, node, live=self._driver.working)
-
     async def _ended(
         self, work: Callable[[], Awaitable[Any]], handle: str, *, force: bool = False
     ) -> TaskResult[Any]:
@@ -568,27 +432,6 @@ class Runtime(Generic[OutputT]):
         await self._driver.drive(work, settled, force=force)
         return found[0] if found else self._result(self._node(handle))
 
-    def _settled(self, handle: str) -> tuple[Callable[[], bool], builtins.list[TaskResult[Any]]]:
-        """Whether a handle neither runs nor waits for a slot, and `on_pending` has been told.
-
-        The second value holds the result of the first moment it did neither: by the time whoever waits is woken, the
-        handle may have its next wake.
-        """
-        driver = self._driver
-        nodes = driver.tree.nodes
-        found: builtins.list[TaskResult[Any]] = []
-
-        def settled() -> bool:
-            if not found and nodes[handle].live == 0:
-                found.append(self._result(nodes[handle]))
-            return bool(found) and not driver.tells(handle)
-
-        return settled, found
-
 
 def _at_once() -> bool:
     return True
-
-
-def _id(handle: Handle | str) -> str:
-    return handle.id if isinstance(handle, Handle) else handle

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
+from operator import methodcaller
 from typing import Any
 
 import anyio
@@ -17,6 +18,7 @@ from overt.core.decide import decide
 from overt.core.desk import Refused
 from overt.core.effects import Effect
 from overt.core.tree import Tree
+from overt.driver.audience import Listener, tell
 from overt.driver.context import current_host
 from overt.driver.loading import Log, refold
 from overt.driver.slot import Slot, store_error
@@ -42,8 +44,12 @@ class Intake(ABC):
         self.first: i.Open | None = first
         """What opens the run, until it is stored."""
         self.broken: BaseException | None = None
+        self.listeners: list[Listener] = []
+        """Told of every record once it is durable, before what follows from it is set going."""
         self._queue: deque[Slot] = deque()
         self._pumping = False
+        self._appending: int | None = None
+        """How many entries of the log are stored, while others are on their way."""
         self._watches = Watches()
 
     @property
@@ -80,6 +86,15 @@ class Intake(ABC):
 
     @abstractmethod
     def _may_release(self) -> bool: ...
+
+    @property
+    def durable(self) -> int:
+        """How many entries of the log are in the store."""
+        return len(self.log) if self._appending is None else self._appending
+
+    def _tell(self, entries: Log) -> None:
+        for position, at, facts in entries:
+            tell(self.listeners, methodcaller("record", position, at, facts))
 
     def now(self) -> int:
         """The clock in microseconds since 1970."""
@@ -182,6 +197,8 @@ class Intake(ABC):
             self.tree = refold(self.log, durable)
             raise store_error(error) from error
         if facts:
+            if self.listeners:
+                self._tell(self.log[durable:])
             self._dispatch((slot,))
         return slot
 
@@ -194,6 +211,7 @@ class Intake(ABC):
         records: list[Record] = []
         now = self.now()
         after, durable = self.tree.seq, len(self.log)
+        self._appending = durable
         try:
             while self._queue:
                 slot = self._queue.popleft()
@@ -221,7 +239,11 @@ class Intake(ABC):
                     slot.done.set()
             self._refuse_all()
             return
+        finally:
+            self._appending = None
         if records:
+            if self.listeners:
+                self._tell(self.log[durable:])
             self._dispatch(slots)
         for slot in slots:
             if slot.done is not None:

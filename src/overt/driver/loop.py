@@ -30,6 +30,7 @@ from overt.core.effects import (
 )
 from overt.core.tree import Tree
 from overt.driver.alarm import Alarm
+from overt.driver.audience import Audience
 from overt.driver.context import Host, current_host, pause_here, stop_if_cancelled
 from overt.driver.crew import Crew
 from overt.driver.gate import Gate
@@ -45,11 +46,15 @@ from overt.driver.watches import Watch
 from overt.errors import StoreError, UsageError
 from overt.journal.record import Record
 from overt.journal.store import Store
+from overt.message import Model
 
 __all__ = ("Driver",)
 
 ENDS = frozenset({f.EffectLost, f.AnswerGiven, f.RequestCancelled})
 """Facts that end an effect somebody else performs."""
+
+RESTS = frozenset({f.WakeSettled, f.WakeParked, f.WakeDropped, f.WakeGivenUp})
+"""Facts after which a wake does not go on by itself."""
 
 PATIENCE = 5.0
 """Seconds, beside `shutdown`, the store has to take what closes the journal off."""
@@ -100,6 +105,10 @@ class Driver(Intake):
         self._guests = 0
         """Verbs that wait while another one, or `async with`, owns the tasks."""
         self._alarm = Alarm()
+        self.audience: Audience = Audience()
+        """Hears what models say while they say it."""
+        self.models: dict[str, Model] = {}
+        """Models in place of the agent's own, by handle, until its wake has settled or parked."""
 
     @property
     def live(self) -> bool:
@@ -155,7 +164,10 @@ class Driver(Intake):
         async with self._claim:
             if self.first is not None or self.tenure.held:
                 return
+            known = len(self.log)
             await self.tenure.take(self.tree, self.log, force=force)
+            if self.listeners:
+                self._tell(self.log[known:])
             self._keep()
             self._next = self.tree.next_effect
             if self.tree.root.active:
@@ -204,6 +216,8 @@ class Driver(Intake):
 
     def _dispatch(self, slots: Sequence[Slot]) -> None:
         tree = self.tree
+        if self.models:
+            self._forget_models(slots)
         # Only these end an effect that somebody performs; looking for them is cheaper than at every effect, every time.
         if any(type(fact) in ENDS for slot in slots for fact in slot.facts):
             for id in [id for id in self._scopes if id not in tree.open]:
@@ -226,6 +240,12 @@ class Driver(Intake):
             self._alarm.wind(self, working=self._at_work > 0)
         if self._watches:
             self._look()
+
+    def _forget_models(self, slots: Sequence[Slot]) -> None:
+        for slot in slots:
+            for fact in slot.facts:
+                if type(fact) in RESTS:
+                    self.models.pop(getattr(fact, "handle", ""), None)
 
     def _look(self, *, stopped: bool = False) -> None:
         self._watches.wake(stopped=stopped or self._stopped())
@@ -355,6 +375,11 @@ class Driver(Intake):
         """Whether something is being decided or performed here; what else the journal shows under way is not."""
         return self._group is not None and (self._at_work > 0 or self._pumping or bool(self._queue))
 
+    @property
+    def resting(self) -> bool:
+        """Whether nothing is at work here, and no verb is about to be."""
+        return not (self.working or self._verbs)
+
     def tells(self, below: str = "root") -> bool:
         """Whether `on_pending` is being told of something in a handle or below it."""
         return self.crew.on_pending is not None and has_notices(
@@ -480,6 +505,7 @@ class Driver(Intake):
         self._group = None
         self.host = None
         self._mine.clear()
+        self.models.clear()
         self._alarm.forget()
         self._look(stopped=True)
 
