@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         ToolOverride,
     )
     from overt.ledger import Ledger
+    from overt.loop import Loop
     from overt.runtime import Runtime
 
 __all__ = (
@@ -108,6 +109,7 @@ __all__ = (
     "Limit",
     "LimitDecision",
     "LimitInfo",
+    "Loop",
     "Message",
     "MetricEvent",
     "MissingDeps",
@@ -177,6 +179,7 @@ _LATER = {
     "Hooks": "overt.hooks",
     "LLMOverride": "overt.hooks",
     "Ledger": "overt.ledger",
+    "Loop": "overt.loop",
     "MetricEvent": "overt.hooks",
     "OutputEvent": "overt.guardrail",
     "OutputGuardrail": "overt.guardrail",

@@ -47,7 +47,7 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
     try:
         if member is None:
             raise ModelError(f"no agent {node.agent!r} was given", type="SpecDrift")
-        model = member.model
+        model = driver.models.get(node.id) or member.model
         try:
             system = member.system()
         except BaseException as error:  # noqa: BLE001  # the agent's own function, not the model
