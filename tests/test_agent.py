@@ -162,8 +162,8 @@ def test_an_agent_is_immutable_and_shares_no_list() -> None:
         (lambda: Agent("a", does="d", model=" "), "agent 'a': model is empty"),
         (lambda: Agent("a", does="d", wait_for=3), "agent 'a': wait_for has to be"),  # type: ignore[call-overload]
         (
-            lambda: Agent("a", does="d", output_type=int),
-            "agent 'a': output_type .* comes with a later release",
+            lambda: Agent("a", does="d", tools=[helper]),  # type: ignore[list-item]
+            r"agent 'a': tools has <Agent helper>, .* team=\[…\], or write .as_tool\(\)",
         ),
     ],
 )

@@ -110,7 +110,10 @@ TWO_POSITIONAL |= {
 # Places where the type is the user's own, and neither `object` nor a type variable would let correct programs pass.
 ANY_OF_USERS = {
     "overt.Agent": "team takes agents of any deps and output",
+    "overt.Agent.as_tool": "the implementation; its overloads say the type",
     "overt.Agent.with_team": "as the constructor",
+    "overt.AgentTool": "an agent without deps is a tool for any",
+    "overt.AgentTool.agent": "as the constructor",
     "overt.BeforeLLM": "tools of whatever deps, to be handed on in an LLMOverride",
     "overt.Completion": "a verifier of any output, as long as its agent has it",
     "overt.LLMOverride": "tools of whatever deps",

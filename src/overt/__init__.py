@@ -47,7 +47,7 @@ from overt.tool import AnyTool, Tool, ToolContext, ToolDecorator, ToolResult, pe
 if TYPE_CHECKING:
     from overt.completion import Attempt, Completion
     from overt.delegate import AgentTool
-    from overt.driver.events import Event
+    from overt.events import Event
     from overt.guardrail import (
         Allow,
         Ask,
@@ -173,7 +173,7 @@ _LATER = {
     "BeforeTool": "overt.hooks",
     "Completion": "overt.completion",
     "Deny": "overt.guardrail",
-    "Event": "overt.driver.events",
+    "Event": "overt.events",
     "Guardrail": "overt.guardrail",
     "GuardrailEvent": "overt.guardrail",
     "Hooks": "overt.hooks",

@@ -65,8 +65,6 @@ def check_agent(agent: Agent[Any, Any]) -> None:
     if agent.wait_for is not None and not callable(agent.wait_for):
         raise DefinitionError(f"{where}: wait_for has to be an async function of the request")
     _check_policy(where, agent)
-    if agent.output_type is not str:
-        raise DefinitionError(f"{where}: output_type other than str comes with a later release")
 
 
 def listed(name: str, field: str, given: Sequence[object]) -> tuple[object, ...]:

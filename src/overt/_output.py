@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from pydantic import JsonValue
 
-from overt._canonical import NotJson, encode, jsonable
+from overt._canonical import NotJson, adapter, encode, jsonable
 from overt._schema import (
     _SHOWN,
     ArgumentsInvalid,
@@ -39,12 +39,14 @@ class OutputInvalid(ValueError):
 
     Attributes:
         places: One `"field.path: problem"` for every place found.
+        shown: As many of them as the message has.
     """
 
     def __init__(self, places: Sequence[str]) -> None:
         more = [f"… and {len(places) - _SHOWN} more"] if len(places) > _SHOWN else []
         self.places = tuple(clean(place) for place in places)
-        super().__init__("\n".join(("the answer does not fit:", *self.places[:_SHOWN], *more)))
+        self.shown = (*self.places[:_SHOWN], *more)
+        super().__init__("\n".join(("the answer does not fit:", *self.shown)))
 
 
 class OutputSpec:
@@ -57,7 +59,7 @@ class OutputSpec:
         spec: The tool by which a model gives the answer where its provider knows no structured output.
     """
 
-    __slots__ = ("_known", "_parameters", "schema", "spec", "wrapped")
+    __slots__ = ("_known", "_parameters", "_textual", "_type", "schema", "spec", "wrapped")
 
     schema: dict[str, JsonValue]
     wrapped: bool
@@ -79,9 +81,11 @@ class OutputSpec:
         except Exception as error:  # pydantic and user types raise what they like
             reason = str(error).split("\n")[0] or type(error).__name__
             raise DefinitionError(f"{start} cannot become a JSON schema: {reason}") from error
+        self._type = output_type
         self._parameters = _parameters(start, output_type)
         _refuse_one_way(start, output_type)
         bare = _at_root(bare)
+        self._textual = bare.get("type") == "string"
         self.wrapped = bare.get("type") != "object" or not isinstance(bare.get("properties"), dict)
         if self.wrapped:
             bare = self._parameters.json_schema
@@ -113,6 +117,9 @@ class OutputSpec:
     def fits(self, text: str) -> str:
         """Validate text that is the output itself, also where a model would give `{"value": …}`.
 
+        It is read as JSON. Of a type that JSON has as text, such as an enum or a date, it may be that text
+        without quotes.
+
         Returns:
             The same as `canonical`.
 
@@ -123,8 +130,18 @@ class OutputSpec:
         try:
             json_of(text)
         except ValueError as error:
-            raise OutputInvalid([str(error)]) from error
+            if not self._textual:
+                raise OutputInvalid([str(error)]) from error
+            text = encode(text)
         return self._written(f"{_OPEN}{text}}}")
+
+    def holds(self, value: object) -> bool:
+        """Return whether a value is of the type, as it stands."""
+        try:
+            adapter(self._type).validate_python(value, strict=True, extra=self._parameters._extra)
+        except Exception:  # noqa: BLE001  # validators of user types raise what they like
+            return False
+        return True
 
     def load(self, text: str) -> object:
         """Make a new object of what `canonical` returned.

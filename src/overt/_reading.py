@@ -14,10 +14,11 @@ from overt.core.render import committed
 from overt.core.tree import CallState, Node
 from overt.core.views import handle_view, ledger_of, open_requests, request_view, result_of
 from overt.driver.caps import budget_of
-from overt.driver.events import Event, event_views
+from overt.driver.events import event_views
 from overt.driver.loading import trace_lines
 from overt.driver.loop import Driver
-from overt.errors import UnknownHandle, UsageError
+from overt.errors import SpecDrift, UnknownHandle, UsageError
+from overt.events import Event
 from overt.handle import Handle
 from overt.ledger import Ledger
 from overt.message import Message, ToolMessage
@@ -138,7 +139,7 @@ class Reading(Generic[OutputT]):
 
     def events(self, *, after: int = 0) -> tuple[Event, ...]:
         """Return the facts of the journal past position `after`."""
-        return tuple(event_views(self._driver.log, after))
+        return tuple(event_views(self._driver.log, after, self._driver.tree))
 
     # ------------------------------------------------------------ help
 
@@ -161,7 +162,18 @@ class Reading(Generic[OutputT]):
         return node
 
     def _result(self, node: Node) -> TaskResult[Any]:
-        return result_of(self._driver.tree, node, live=self._driver.working)
+        return result_of(self._driver.tree, node, live=self._driver.working, load=self._load)
+
+    def _load(self, node: Node, output: str) -> object:
+        member = self._driver.crew.members.get(node.agent)
+        if member is None or member.output is None:
+            return output
+        try:
+            return member.output.load(output)
+        except (ValueError, TypeError) as error:
+            raise SpecDrift(
+                f"run {self.id}: the output of {node.id} no longer fits the output_type of {node.agent!r}: {error}"
+            ) from error
 
     def _settled(self, handle: str) -> tuple[Callable[[], bool], builtins.list[TaskResult[Any]]]:
         """Whether a handle neither runs nor waits for a slot, and `on_pending` has been told.

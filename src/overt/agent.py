@@ -239,7 +239,9 @@ class Agent(Generic[DepsT, OutputT]):
             on_metric: Told of each model call, tool and stretch of its handles in place of the run's.
             on_spawn: Told of each handle made for it, after it is recorded.
             on_close: Told of each of its handles that is closed, with the reason, after it is recorded.
-            output_type: Type of the output; only `str` so far.
+            output_type: Type of the output: a pydantic model, dataclass, `TypedDict`, union or anything else with a
+                JSON schema. A model gives it by its provider's structured output, or else by a tool `final_result`;
+                what does not fit is told to the model, and costs a turn.
             deps_type: Type of the deps; a run without `deps` is then refused. Left out: it needs none.
 
         Raises:
@@ -270,6 +272,10 @@ class Agent(Generic[DepsT, OutputT]):
         set_("_rewired", False)
         set_("_declared", None)
         check_agent(self)
+        if output_type is not str:
+            from overt._output import OutputSpec  # not for agents that answer in text
+
+            set_("_output", OutputSpec(output_type, where=f"agent {name!r}"))
 
     def __copy__(self) -> Self:
         return self

@@ -45,14 +45,11 @@ __all__ = (
 
 class _Event(Frozen):
     position: int
-    """In the journal, from 1. Of a delta and of the result: the last fact before it, for they are not in the journal."""
+    """In the journal, from 1. A delta and the result are not in it and have that of the last fact before them."""
     handle: str
     """Id of the handle it is about; `root` for the run."""
-
-
-class _Fact(_Event):
     at: datetime
-    """When it was recorded (aware)."""
+    """When it was recorded (aware); of a delta and the result, when it came."""
 
 
 class TextDelta(_Event):
@@ -72,7 +69,7 @@ class ReasoningDelta(_Event):
     text: str
 
 
-class WakeBegan(_Fact):
+class WakeBegan(_Event):
     """A handle was admitted to work on a prompt."""
 
     kind: Literal["wake"] = "wake"
@@ -82,7 +79,7 @@ class WakeBegan(_Fact):
     """Which wake of the handle it is, from 1."""
 
 
-class TurnFinished(_Fact):
+class TurnFinished(_Event):
     """A model has replied."""
 
     kind: Literal["turn"] = "turn"
@@ -101,7 +98,7 @@ class TurnFinished(_Fact):
     """What the provider calls the model that replied; may be empty."""
 
 
-class ToolStarted(_Fact):
+class ToolStarted(_Event):
     """A tool is about to be entered, or a `task` call has its child. After a replay or an answer it may come again."""
 
     kind: Literal["tool_started"] = "tool_started"
@@ -113,7 +110,7 @@ class ToolStarted(_Fact):
     """A replayed `task` call found the child it had before; nothing is begun anew."""
 
 
-class ToolFinished(_Fact):
+class ToolFinished(_Event):
     """A call has its result, also one for which no tool was entered: an unknown tool, invalid arguments."""
 
     kind: Literal["tool_finished"] = "tool_finished"
@@ -129,7 +126,7 @@ class ToolFinished(_Fact):
     """It is the result of an earlier attempt; nothing ran again."""
 
 
-class ToolDenied(_Fact):
+class ToolDenied(_Event):
     """A call was denied by a guardrail, or declined by whoever was asked. Its tool is not entered."""
 
     kind: Literal["tool_denied"] = "tool_denied"
@@ -139,7 +136,7 @@ class ToolDenied(_Fact):
     """Whether somebody was asked and said no; else a rule did."""
 
 
-class RequestOpened(_Fact):
+class RequestOpened(_Event):
     """Something waits for an answer."""
 
     kind: Literal["request"] = "request"
@@ -149,7 +146,7 @@ class RequestOpened(_Fact):
     """The call that asks; `None` where the wake itself does."""
 
 
-class AnswerGiven(_Fact):
+class AnswerGiven(_Event):
     """A request has its answer."""
 
     kind: Literal["answer"] = "answer"
@@ -164,14 +161,14 @@ class AnswerGiven(_Fact):
     """It came before the run had parked, so that nothing is repeated."""
 
 
-class RequestCancelled(_Fact):
+class RequestCancelled(_Event):
     """A request will not be answered: what asked was stopped."""
 
     kind: Literal["request_cancelled"] = "request_cancelled"
     request_id: str
 
 
-class LimitReached(_Fact):
+class LimitReached(_Event):
     """A cap is in the way: `on_limit` is asked about it, or a call stays open. A stop is a `HandleSettled`."""
 
     kind: Literal["limit"] = "limit"
@@ -185,7 +182,7 @@ class LimitReached(_Fact):
     """The call that stays open."""
 
 
-class HandleSpawned(_Fact):
+class HandleSpawned(_Event):
     """A handle was added to the tree."""
 
     kind: Literal["spawned"] = "spawned"
@@ -193,7 +190,7 @@ class HandleSpawned(_Fact):
     parent: str
 
 
-class HandleSettled(_Fact):
+class HandleSettled(_Event):
     """A handle's wake ended, or stopped at a limit."""
 
     kind: Literal["settled"] = "settled"
@@ -210,13 +207,13 @@ class HandleSettled(_Fact):
     """The host was cancelled, or its process told to stop: `recover` goes on with it."""
 
 
-class Parked(_Fact):
+class Parked(_Event):
     """A wake suspended: every call of its batch is finished, asks, or waits for a suspended child."""
 
     kind: Literal["parked"] = "parked"
 
 
-class Resumed(_Fact):
+class Resumed(_Event):
     """A suspended or stopped wake goes on."""
 
     kind: Literal["resumed"] = "resumed"
@@ -224,7 +221,7 @@ class Resumed(_Fact):
     """Whether it had settled, and `recover` or `extend` goes on with it; else it had parked."""
 
 
-class Rewound(_Fact):
+class Rewound(_Event):
     """A wake went back to its checkpoint; what comes is a new attempt."""
 
     kind: Literal["rewound"] = "rewound"
@@ -232,21 +229,21 @@ class Rewound(_Fact):
     """Which one, from 2."""
 
 
-class HandleClosed(_Fact):
+class HandleClosed(_Event):
     """A handle is closed; it can be read and nothing else."""
 
     kind: Literal["closed"] = "closed"
     reason: str | None = None
 
 
-class VerdictGiven(_Fact):
+class VerdictGiven(_Event):
     """The completion gate has judged."""
 
     kind: Literal["verdict"] = "verdict"
     verdict: Verdict
 
 
-class Recorded(_Fact):
+class Recorded(_Event):
     """Any other fact, as the journal keeps it."""
 
     kind: Literal["recorded"] = "recorded"

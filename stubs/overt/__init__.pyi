@@ -322,24 +322,36 @@ class LimitInfo(BaseModel):
     spent: Decimal
     handle: str
 
-class Stop:
-    def __init__(self) -> None: ...
+class Stop: ...
 
 class Extend:
+    budget: Budget
+
     def __init__(self, budget: Budget) -> None: ...
 
 class Suspend:
+    prompt: str | None
+
     def __init__(self, prompt: str | None = None) -> None: ...
 
 LimitDecision = Stop | Extend | Suspend
 
-class Allow:
-    def __init__(self) -> None: ...
+@dataclass(frozen=True)
+class Allow: ...
 
+@dataclass(frozen=True)
 class Deny:
-    def __init__(self, reason: str) -> None: ...
+    reason: str
 
+    def __post_init__(self) -> None: ...
+
+@dataclass(frozen=True, init=False)
 class Ask:
+    prompt: str
+    kind: str
+    answer_type: TypeForm[object] | None
+    expires_at: datetime | None
+
     def __init__(
         self,
         prompt: str,
@@ -349,19 +361,39 @@ class Ask:
         expires_at: datetime | None = None,
     ) -> None: ...
 
+Ruling = Allow | Deny | Ask
+
+@dataclass(frozen=True, kw_only=True)
 class GuardrailEvent:
     run_id: str
     handle: str
     agent: str
     call: ToolCall
 
-Ruling = Allow | Deny | Ask
+@dataclass(frozen=True, kw_only=True)
+class PromptEvent:
+    run_id: str
+    handle: str
+    agent: str
+    prompt: str
+
+@dataclass(frozen=True, kw_only=True)
+class OutputEvent:
+    run_id: str
+    handle: str
+    agent: str
+    text: str
+    output: object
+
 Guardrail = Callable[[GuardrailEvent], Ruling | Awaitable[Ruling]]
+PromptGuardrail = Callable[[PromptEvent], Ruling | Awaitable[Ruling]]
+OutputGuardrail = Callable[[OutputEvent], Ruling | Awaitable[Ruling]]
 
 def require_approval(
     *tools: str, when: Callable[[Mapping[str, JsonValue]], bool] | None = None
 ) -> Guardrail: ...
 
+@dataclass(frozen=True, kw_only=True)
 class Attempt(Generic[OutputT]):
     text: str
     output: OutputT | None
@@ -369,6 +401,9 @@ class Attempt(Generic[OutputT]):
     number: int
 
 class Completion:
+    verify: Callable[[Attempt[Any]], tuple[bool, str] | Awaitable[tuple[bool, str]]]
+    max_attempts: int
+
     def __init__(
         self,
         verify: Callable[[Attempt[Any]], tuple[bool, str] | Awaitable[tuple[bool, str]]],
@@ -471,58 +506,64 @@ class RetryPolicy(BaseModel):
     base: float = ...
     cap: float = ...
 
+@dataclass(frozen=True, kw_only=True)
 class BeforeLLM:
     handle: str
     turn: int
     model: str
     messages: tuple[Message, ...]
-    tools: tuple[ToolSpec, ...]
+    tools: tuple[AnyTool[Any], ...]
 
+@dataclass(frozen=True, kw_only=True)
 class AfterLLM:
     handle: str
     turn: int
     model: str
     response: ModelResponse
 
+@dataclass(frozen=True, kw_only=True)
 class BeforeTool:
     handle: str
     turn: int
     call: ToolCall
 
+@dataclass(frozen=True, kw_only=True)
 class AfterTool:
     handle: str
     turn: int
     call: ToolCall
     result: ToolResult
 
+@dataclass(frozen=True, kw_only=True)
 class LLMOverride:
-    def __init__(
-        self, *, messages: Sequence[Message] | None = None, tools: Sequence[AnyTool[Any]] | None = None
-    ) -> None: ...
+    messages: Sequence[Message] | None = None
+    tools: Sequence[AnyTool[Any]] | None = None
 
+@dataclass(frozen=True, kw_only=True)
 class ToolOverride:
-    def __init__(
-        self, *, result: ToolResult | None = None, arguments: Mapping[str, object] | None = None
-    ) -> None: ...
+    result: ToolResult | None = None
+    arguments: Mapping[str, object] | None = None
 
+@dataclass(frozen=True, kw_only=True)
 class Hooks:
-    def __init__(
-        self,
-        *,
-        before_llm: Callable[[BeforeLLM], LLMOverride | Awaitable[LLMOverride | None] | None] | None = None,
-        after_llm: Callable[[AfterLLM], Awaitable[None] | None] | None = None,
-        before_tool: Callable[[BeforeTool], ToolOverride | Awaitable[ToolOverride | None] | None]
-        | None = None,
-        after_tool: Callable[[AfterTool], ToolOverride | Awaitable[ToolOverride | None] | None] | None = None,
-    ) -> None: ...
+    before_llm: Callable[[BeforeLLM], LLMOverride | Awaitable[LLMOverride | None] | None] | None = None
+    after_llm: Callable[[AfterLLM], Awaitable[None] | None] | None = None
+    before_tool: Callable[[BeforeTool], ToolOverride | Awaitable[ToolOverride | None] | None] | None = None
+    after_tool: Callable[[AfterTool], ToolOverride | Awaitable[ToolOverride | None] | None] | None = None
+
+    def __post_init__(self) -> None: ...
+    def over(self, base: Hooks | None) -> Hooks: ...
 
 class MetricEvent(BaseModel):
     event: Literal["llm", "tool", "run"]
+    run_id: str
+    handle: str
+    agent: str
     model: str | None = None
     tool: str | None = None
     status: str
     seconds: float
-    tokens: int = 0
+    usage: Usage | None = None
     pending: bool = False
 
 class Event(BaseModel):
@@ -603,6 +644,9 @@ class Options(TypedDict, Generic[DepsT], total=False):
     history: Sequence[Message]
     budget: Budget
     guardrails: Sequence[Guardrail]
+    input_guardrails: Sequence[PromptGuardrail]
+    output_guardrails: Sequence[OutputGuardrail]
+    guardrail_timeout: float
     wait_for: WaitFor
     on_pending: Callable[[Request], Awaitable[None]]
     verify_answer: Callable[[Request, Answer[Any]], bool | Awaitable[bool]]
@@ -620,7 +664,6 @@ class Options(TypedDict, Generic[DepsT], total=False):
 
 # ---------------------------------------------------------------- agents and runs
 
-# Later, keyword-only like the rest: guardrails, completion, hooks, on_metric, on_spawn, on_close.
 @dataclass(frozen=True, init=False)
 class Agent(Generic[DepsT, OutputT]):
     name: str
@@ -633,6 +676,14 @@ class Agent(Generic[DepsT, OutputT]):
     model: Model | str | None
     settings: ModelSettings | None
     wait_for: WaitFor | None
+    guardrails: tuple[Guardrail, ...]
+    input_guardrails: tuple[PromptGuardrail, ...]
+    output_guardrails: tuple[OutputGuardrail, ...]
+    completion: Completion | None
+    hooks: Hooks | None
+    on_metric: Callable[[MetricEvent], None] | None
+    on_spawn: Callable[[Handle], None] | None
+    on_close: Callable[[Handle, str], None] | None
     output_type: TypeForm[OutputT]
     deps_type: type[DepsT] | None
 
@@ -650,6 +701,14 @@ class Agent(Generic[DepsT, OutputT]):
         model: Model | str | None = None,
         settings: ModelSettings | None = None,
         wait_for: WaitFor | None = None,
+        guardrails: Sequence[Guardrail] = (),
+        input_guardrails: Sequence[PromptGuardrail] = (),
+        output_guardrails: Sequence[OutputGuardrail] = (),
+        completion: Completion | None = None,
+        hooks: Hooks | None = None,
+        on_metric: Callable[[MetricEvent], None] | None = None,
+        on_spawn: Callable[[Handle], None] | None = None,
+        on_close: Callable[[Handle, str], None] | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -665,6 +724,14 @@ class Agent(Generic[DepsT, OutputT]):
         model: Model | str | None = None,
         settings: ModelSettings | None = None,
         wait_for: WaitFor | None = None,
+        guardrails: Sequence[Guardrail] = (),
+        input_guardrails: Sequence[PromptGuardrail] = (),
+        output_guardrails: Sequence[OutputGuardrail] = (),
+        completion: Completion | None = None,
+        hooks: Hooks | None = None,
+        on_metric: Callable[[MetricEvent], None] | None = None,
+        on_spawn: Callable[[Handle], None] | None = None,
+        on_close: Callable[[Handle, str], None] | None = None,
         deps_type: TypeForm[D],
     ) -> None: ...
     @overload
@@ -681,6 +748,14 @@ class Agent(Generic[DepsT, OutputT]):
         model: Model | str | None = None,
         settings: ModelSettings | None = None,
         wait_for: WaitFor | None = None,
+        guardrails: Sequence[Guardrail] = (),
+        input_guardrails: Sequence[PromptGuardrail] = (),
+        output_guardrails: Sequence[OutputGuardrail] = (),
+        completion: Completion | None = None,
+        hooks: Hooks | None = None,
+        on_metric: Callable[[MetricEvent], None] | None = None,
+        on_spawn: Callable[[Handle], None] | None = None,
+        on_close: Callable[[Handle, str], None] | None = None,
         output_type: TypeForm[T],
     ) -> None: ...
     @overload
@@ -697,6 +772,14 @@ class Agent(Generic[DepsT, OutputT]):
         model: Model | str | None = None,
         settings: ModelSettings | None = None,
         wait_for: WaitFor | None = None,
+        guardrails: Sequence[Guardrail] = (),
+        input_guardrails: Sequence[PromptGuardrail] = (),
+        output_guardrails: Sequence[OutputGuardrail] = (),
+        completion: Completion | None = None,
+        hooks: Hooks | None = None,
+        on_metric: Callable[[MetricEvent], None] | None = None,
+        on_spawn: Callable[[Handle], None] | None = None,
+        on_close: Callable[[Handle, str], None] | None = None,
         output_type: TypeForm[T],
         deps_type: TypeForm[D],
     ) -> None: ...
@@ -704,13 +787,37 @@ class Agent(Generic[DepsT, OutputT]):
     def with_team(self, *team: Agent[Any, Any]) -> Agent[DepsT, OutputT]: ...
     def stream(self, prompt: str, **options: Unpack[Options[DepsT]]) -> RunStream[OutputT]: ...
     def loop(self, **options: Unpack[Options[DepsT]]) -> Loop[OutputT]: ...
-    def as_tool(self, *, name: str | None = None, description: str | None = None) -> AnyTool[Any]: ...
+    # An agent without deps is a tool for any agent.
+    @overload
+    def as_tool(
+        self: Agent[None, OutputT], *, name: str | None = None, description: str | None = None
+    ) -> AgentTool[object, OutputT]: ...
+    @overload
+    def as_tool(
+        self, *, name: str | None = None, description: str | None = None
+    ) -> AgentTool[DepsT, OutputT]: ...
     async def run(
         self, prompt: str, **options: Unpack[Options[DepsT]]
     ) -> tuple[TaskResult[OutputT], Runtime[OutputT]]: ...
     def run_sync(
         self, prompt: str, **options: Unpack[Options[DepsT]]
     ) -> tuple[TaskResult[OutputT], Runtime[OutputT]]: ...
+
+class AgentTool(Generic[DepsT, OutputT]):
+    def __init__(self, agent: Agent[Any, OutputT], *, name: str, description: str) -> None: ...
+    async def __call__(self, prompt: str, **options: Unpack[Options[DepsT]]) -> TaskResult[OutputT]: ...
+    def __takes_deps__(self, deps: DepsT, /) -> None: ...
+    @property
+    def agent(self) -> Agent[Any, OutputT]: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def input_schema(self) -> dict[str, JsonValue]: ...
+    @property
+    def spec(self) -> ToolSpec: ...
+    def canonical(self, raw: Mapping[str, object] | str) -> str: ...
 
 class Loop(Generic[OutputT]):
     status: State

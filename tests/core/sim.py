@@ -29,9 +29,10 @@ def plan(**options: Any) -> Plan:
     """Three agents, cyclic enough to nest; every tool kind."""
     caps = options.pop("caps", {})
     wait_for = options.pop("hosted", ())
+    policed = options.pop("policed", {})
     teams = {"a": ("b", "c"), "b": ("c",), "c": ()}
     agents = {
-        name: AgentPlan(name, team, dict(TOOLS), caps.get(name, f.Caps()), name in wait_for)
+        name: AgentPlan(name, team, dict(TOOLS), caps.get(name, f.Caps()), name in wait_for, **policed)
         for name, team in teams.items()
     }
     return Plan(agents, **options)
@@ -49,6 +50,11 @@ class Sim:
         self.unsettled: set[tuple[str, str]] = set()
         self.looked_at = 0
         self.high: dict[str, tuple[int, int, int]] = {}
+        self.policed_to = 0
+        self.cleared: set[tuple[str, str]] = set()
+        self.declined: set[str] = set()
+        self.asked_about: dict[int, tuple[str, ...]] = {}
+        self.call_seq: dict[str, int] = {}
         self.step(i.Open("run", agent, policy, plan.dump()))
 
     def step(self, inp: i.Input) -> list[f.Fact]:
@@ -249,6 +255,7 @@ def check(sim: Sim) -> None:
     assert {n.id for n in tree.walled} == {n.id for n in nodes if n.caps.max_wall is not None}
     _check_closed(sim)
     _check_doubt(sim)
+    _check_policed(sim)
 
 
 def _check_doubt(sim: Sim) -> None:
@@ -273,6 +280,56 @@ def _check_entry(sim: Sim, fact: f.Fact) -> None:
         assert (fact.handle, fact.call) not in sim.unsettled, fact
 
 
+def _check_policed(sim: Sim) -> None:
+    """A call of a guarded agent is entered only right after a ruling that lets it, and never once it was declined.
+
+    Told from the facts alone, so that it does not depend on what the rules note for themselves.
+    """
+    tree = sim.tree
+    for _, facts in sim.log[sim.policed_to :]:
+        for fact in facts:
+            if isinstance(fact, f.ChecksAsked):
+                sim.asked_about = {**sim.asked_about, fact.effect: fact.calls}
+            elif isinstance(fact, f.ChecksDone):
+                for call, ruling in zip(sim.asked_about[fact.effect], fact.rulings, strict=True):
+                    _rule(sim, fact.handle, call, ruling)
+            elif isinstance(fact, f.ModelReplied):
+                calls = last_calls(sim, fact)
+                sim.call_seq[fact.handle] = sim.call_seq.get(fact.handle, 0) + len(calls)
+                if fact.ruled:
+                    for call, spec in zip(calls, fact.calls, strict=True):
+                        _rule(sim, fact.handle, call, spec.ruling or f.RulingSpec("allow"))
+            elif isinstance(fact, (f.CallEntered, f.Delegated)) and tree.nodes[fact.handle].checks:
+                assert (fact.handle, fact.call) in sim.cleared, f"entered without a ruling: {fact}"
+                sim.cleared.discard((fact.handle, fact.call))
+            elif isinstance(fact, f.AnswerGiven):
+                request = tree.requests[fact.request]
+                sim.cleared.discard((fact.handle, request.call))
+                if request.guard and not fact.ok:
+                    sim.declined.add(request.key)
+            elif isinstance(fact, f.CallDenied):
+                sim.cleared.discard((fact.handle, fact.call))
+    for node in tree.nodes.values():
+        for c in (node.wake.batch or ()) if node.wake is not None else ():
+            assert not (c.key in sim.declined and c.state == CallState.ENTERED), (
+                f"entered although declined: {c.id}"
+            )
+    sim.policed_to = len(sim.log)
+
+
+def last_calls(sim: Sim, fact: f.ModelReplied) -> list[str]:
+    """Ids of the calls of a reply: counted up over the life of the handle."""
+    first = sim.call_seq.get(fact.handle, 0) + 1
+    return [f"c{first + n}" for n in range(len(fact.calls))]
+
+
+def _rule(sim: Sim, handle: str, call: str, ruling: f.RulingSpec) -> None:
+    if ruling.ruling in ("allow", "approved") and ruling.output is None:
+        sim.cleared.add((handle, call))
+    else:
+        sim.cleared.discard((handle, call))
+
+
 def _check_wake(sim: Sim, node: Node) -> None:
     tree = sim.tree
     wake = node.wake
@@ -282,7 +339,11 @@ def _check_wake(sim: Sim, node: Node) -> None:
         busy = (
             wake.model
             or wake.waiting
-            or any(c.state in (CallState.ENTERED, CallState.WAITING) for c in wake.batch or ())
+            or wake.check
+            or any(
+                c.state in (CallState.ENTERED, CallState.WAITING, CallState.CHECKING)
+                for c in wake.batch or ()
+            )
         )
         assert busy, f"{node.id} runs and nothing is under way"
         assert all(c.state != CallState.CUT for c in wake.batch or ()), f"{node.id} runs past a call in doubt"

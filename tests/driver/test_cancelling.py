@@ -208,7 +208,7 @@ async def test_it_propagates_is_closed_off_and_recovers(place: Any, way: Any, ki
     assert tasks() == before
     result = runtime.result()
     assert result.status == "interrupted"
-    assert kinds(runtime).count("wake_settled") >= 1
+    assert kinds(runtime).count("settled") >= 1
     if kind != "private":
         info = await options["store"].info(runtime.id)
         assert info.owner is None

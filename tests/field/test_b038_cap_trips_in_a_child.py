@@ -35,7 +35,7 @@ async def test_in_the_childs_second_call(whose: str, cap: str) -> None:
     message = next(m for m in rt.transcript(result.handle) if m.role == "tool")
     assert message.metadata["handle"] == "root/lead.1/child.1"
     assert message.metadata["limit"] == limit
-    settled = [e for e in rt.events() if e.kind == "wake_settled" and e.handle == result.handle]
+    settled = [e for e in rt.events() if e.kind == "settled" and e.handle == result.handle]
     assert len(settled) == 1
     if whose == "child":
         assert result.output == "went on"

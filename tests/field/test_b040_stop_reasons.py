@@ -58,7 +58,7 @@ async def test_what_is_told_and_kept(how: str, told: str) -> None:
     assert what_happened(result) == told
     assert (result.turns, result.total_tokens, result.own_tokens, result.partial) == (2, 200, 200, "two")
     assert (result.usage.model_calls, result.usage.unreported_calls) == (3, 1)
-    said = [e.data["text"] for e in rt.events() if e.kind == "model_replied"]
+    said = [e.message.text for e in rt.events() if e.kind == "turn"]
     assert said == ["one", "two"]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, cast
 
@@ -153,13 +153,16 @@ def handle_view(tree: Tree, node: Node) -> HandleView:
     )
 
 
-def result_of(tree: Tree, node: Node, *, live: bool) -> TaskResult[Any]:
+def result_of(
+    tree: Tree, node: Node, *, live: bool, load: Callable[[Node, str], object] | None = None
+) -> TaskResult[Any]:
     """Return the result of a handle's latest wake.
 
     Args:
         tree: The run.
         node: The handle.
         live: Whether a driver is at work on the run: a wake that runs is then still running, else it was cut off.
+        load: Makes typed output of its JSON; without it the output is the text.
     """
     # What waits for a slot has no result yet, and that of an earlier wake is not its own.
     wake = None if node.queued == "wake" else node.wake
@@ -213,12 +216,15 @@ def result_of(tree: Tree, node: Node, *, live: bool) -> TaskResult[Any]:
             type_, _, message = failed.host_error.partition(": ")
             error = ErrorInfo(type=type_, message=message, source="wait_for")
     final = text if text is not None else status_text(tree, node)
+    output: object = final if status == "done" else None
+    if wake is not None and wake.output is not None and status == "done" and load is not None:
+        output = load(node, wake.output)
     return trusted(
         _result_class(),
         text=final,
         partial="" if wake is None else wake.partial,
         status=Status(status),
-        output=final if status == "done" else None,
+        output=output,
         limit=Limit(wake.limit) if status == "incomplete" and wake is not None and wake.limit else None,
         limit_at=wake.limit_at if status == "incomplete" and wake is not None else None,
         pending=pendings[0] if pendings else None,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from overt.demo.team import LEDGER, entries
+from overt.events import Rewound, TurnFinished, WakeBegan
 from overt.policy import ResumePolicy
 from overt.request import ReplayedCall, Request
 from overt.result import Status, TaskResult
@@ -95,12 +96,11 @@ def _bought_again(runtime: Runtime[Any] | None) -> tuple[Counter[str], int]:
     tokens = 0
     attempt: defaultdict[str, list[int]] = defaultdict(list)
     for event in () if runtime is None else runtime.events():
-        if event.kind == "wake_started":
+        if isinstance(event, WakeBegan):
             attempt[event.handle].clear()
-        elif event.kind == "model_replied":
-            input_output: Any = event.data.get("tokens") or ()
-            attempt[event.handle].append(sum(input_output[:2]))
-        elif event.kind == "rewound" and attempt[event.handle]:
+        elif isinstance(event, TurnFinished):
+            attempt[event.handle].append(0 if event.usage is None else event.usage.total_tokens)
+        elif isinstance(event, Rewound) and attempt[event.handle]:
             turns[event.handle.rpartition("/")[2]] += len(attempt[event.handle])
             tokens += sum(attempt.pop(event.handle))
     return turns, tokens
