@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from overt._output import OutputSpec
 from overt.agent import Agent, instructions, resolve_team
@@ -122,12 +122,11 @@ def _own_tools(agent: Agent[Any, Any]) -> dict[str, RunnableTool]:
 
 
 def _agent_tools(agent: Agent[Any, Any]) -> dict[str, AgentTool[Any, Any]]:
-    found: dict[str, AgentTool[Any, Any]] = {}
-    for tool in agent.tools:
-        if isinstance(tool, AgentTool):
-            known: AgentTool[Any, Any] = tool
-            found[known.name] = known
-    return found
+    return {t.name: t for t in agent.tools if _is_agent(t)}
+
+
+def _is_agent(tool: object) -> TypeGuard[AgentTool[Any, Any]]:
+    return isinstance(tool, AgentTool)
 
 
 def _names(rules: Sequence[object]) -> tuple[str, ...]:

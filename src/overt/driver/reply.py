@@ -117,7 +117,7 @@ def _parsed(output: OutputSpec, text: str, *, native: bool) -> tuple[str | None,
         return output.canonical(text), None
     except (ValueError, TypeError) as error:
         if native:
-            return None, f"The final answer does not fit: {told(error)}"
+            return None, told(error)
         return None, f"Give the final answer by calling {FINAL}."
 
 
