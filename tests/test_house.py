@@ -124,6 +124,8 @@ ANY_OF_USERS = {
     "overt.ToolContext": "answers of any type, in the order of the questions",
     "overt.ToolContext.answer": "the latest answer, of whatever type",
     "overt.ToolContext.ask": "the implementation; its overloads say the type",
+    "overt.all_todos_done": "the work of any agent",
+    "overt.output_is": "the work of any agent",
     "overt.tool": "the implementation; its overloads say the type",
 }
 

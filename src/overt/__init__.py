@@ -45,6 +45,7 @@ from overt.result import ErrorInfo, Limit, Replay, State, Status, TaskResult, Ve
 from overt.tool import AnyTool, Tool, ToolContext, ToolDecorator, ToolResult, pending, tool
 
 if TYPE_CHECKING:
+    from overt.compaction import compactor
     from overt.completion import Attempt, Completion
     from overt.delegate import AgentTool
     from overt.events import Event
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     )
     from overt.ledger import Ledger
     from overt.runtime import Runtime
+    from overt.verifiers import TodoItem, all_todos_done, output_is, todo
 
 __all__ = (
     "AfterLLM",
@@ -139,6 +141,7 @@ __all__ = (
     "SystemMessage",
     "TaskResult",
     "TextPart",
+    "TodoItem",
     "Tool",
     "ToolCall",
     "ToolContext",
@@ -154,8 +157,12 @@ __all__ = (
     "UserPart",
     "Verdict",
     "WaitFor",
+    "all_todos_done",
+    "compactor",
+    "output_is",
     "pending",
     "require_approval",
+    "todo",
     "tool",
 )
 
@@ -184,8 +191,13 @@ _LATER = {
     "PromptGuardrail": "overt.guardrail",
     "Ruling": "overt.guardrail",
     "Runtime": "overt.runtime",
+    "TodoItem": "overt.verifiers",
     "ToolOverride": "overt.hooks",
+    "all_todos_done": "overt.verifiers",
+    "compactor": "overt.compaction",
+    "output_is": "overt.verifiers",
     "require_approval": "overt.guardrail",
+    "todo": "overt.verifiers",
 }
 
 

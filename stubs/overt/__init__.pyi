@@ -20,6 +20,7 @@ from typing import (
 from pydantic import AwareDatetime, BaseModel, JsonValue
 from typing_extensions import TypedDict, TypeForm, TypeVar, Unpack
 
+import overt
 from overt.errors import DefinitionError as DefinitionError
 from overt.errors import MissingDeps as MissingDeps
 from overt.errors import NoModel as NoModel
@@ -411,6 +412,15 @@ class Completion:
         max_attempts: int,
     ) -> None: ...
 
+class TodoItem(TypedDict):
+    text: str
+    status: Literal["open", "doing", "done"]
+
+@overt.tool
+async def todo(items: list[TodoItem]) -> str: ...
+def all_todos_done(attempt: Attempt[Any]) -> tuple[bool, str]: ...
+def output_is(output_type: TypeForm[object], /) -> Callable[[Attempt[Any]], tuple[bool, str]]: ...
+
 # ---------------------------------------------------------------- models and transcript
 
 class TextPart(BaseModel):
@@ -553,6 +563,10 @@ class Hooks:
 
     def __post_init__(self) -> None: ...
     def over(self, base: Hooks | None) -> Hooks: ...
+
+def compactor(
+    *, max_tokens: int, keep_tail: int = 8, summarize: Callable[[Sequence[Message]], str | Awaitable[str]]
+) -> Callable[[BeforeLLM], Awaitable[LLMOverride | None]]: ...
 
 class MetricEvent(BaseModel):
     event: Literal["llm", "tool", "run"]
