@@ -15,12 +15,15 @@ from overt.message import (
     ImagePart,
     Message,
     Model,
+    ModelDelta,
     ModelRequest,
     ModelResponse,
     ModelSettings,
+    StreamingModel,
     SystemMessage,
     TextPart,
     ToolCall,
+    ToolCallDelta,
     ToolMessage,
     ToolSpec,
     Usage,
@@ -73,6 +76,7 @@ if TYPE_CHECKING:
         ToolOverride,
     )
     from overt.ledger import Ledger
+    from overt.loop import Loop
     from overt.runtime import Runtime
     from overt.verifiers import TodoItem, all_todos_done, output_is, todo
 
@@ -110,10 +114,12 @@ __all__ = (
     "Limit",
     "LimitDecision",
     "LimitInfo",
+    "Loop",
     "Message",
     "MetricEvent",
     "MissingDeps",
     "Model",
+    "ModelDelta",
     "ModelRequest",
     "ModelResponse",
     "ModelSettings",
@@ -136,6 +142,7 @@ __all__ = (
     "Status",
     "Stop",
     "Store",
+    "StreamingModel",
     "Suspend",
     "SystemClock",
     "SystemMessage",
@@ -144,6 +151,7 @@ __all__ = (
     "TodoItem",
     "Tool",
     "ToolCall",
+    "ToolCallDelta",
     "ToolContext",
     "ToolDecorator",
     "ToolError",
@@ -184,6 +192,7 @@ _LATER = {
     "Hooks": "overt.hooks",
     "LLMOverride": "overt.hooks",
     "Ledger": "overt.ledger",
+    "Loop": "overt.loop",
     "MetricEvent": "overt.hooks",
     "OutputEvent": "overt.guardrail",
     "OutputGuardrail": "overt.guardrail",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from overt.guardrail import Guardrail, OutputGuardrail, PromptGuardrail
     from overt.handle import Handle
     from overt.hooks import Hooks, MetricEvent
+    from overt.loop import Loop
     from overt.runtime import Runtime
 
 __all__ = ("Agent", "in_event_loop", "instructions", "resolve_team")
@@ -369,6 +370,19 @@ class Agent(Generic[DepsT, OutputT]):
         import anyio  # not while agents are only declared
 
         return anyio.run(partial(self.run, prompt, **options))
+
+    def loop(self, **options: Unpack[Options[DepsT]]) -> Loop[OutputT]:
+        """Return a conversation: one handle that is given prompt after prompt. See `Loop`.
+
+        Args:
+            **options: See `Options`; `history` is what the transcript begins with.
+
+        Raises:
+            NoModel: As `run`; so are the others.
+        """
+        from overt.loop import Loop
+
+        return Loop(self, **options)
 
 
 def in_event_loop() -> bool:
