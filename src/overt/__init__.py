@@ -75,6 +75,7 @@ if TYPE_CHECKING:
         ToolOverride,
     )
     from overt.ledger import Ledger
+    from overt.loop import Loop
     from overt.runtime import Runtime
 
 __all__ = (
@@ -111,6 +112,7 @@ __all__ = (
     "Limit",
     "LimitDecision",
     "LimitInfo",
+    "Loop",
     "Message",
     "MetricEvent",
     "MissingDeps",
@@ -183,6 +185,7 @@ _LATER = {
     "Hooks": "overt.hooks",
     "LLMOverride": "overt.hooks",
     "Ledger": "overt.ledger",
+    "Loop": "overt.loop",
     "MetricEvent": "overt.hooks",
     "OutputEvent": "overt.guardrail",
     "OutputGuardrail": "overt.guardrail",

@@ -53,6 +53,10 @@ class _Declared:
             for name, agent in self.agents.items()
         }
         self.kits = {name: _kit(agent, self.agents) for name, agent in self.agents.items()}
+        self.watched = any(
+            agent.on_metric is not None or agent.on_spawn is not None or agent.on_close is not None
+            for agent in self.agents.values()
+        )
         self.dumped: dict[tuple[object, ...], tuple[Plan, str]] = {}
 
 
@@ -156,6 +160,7 @@ def crew_of(entry: Agent[Any, Any], options: Mapping[str, Any]) -> Crew:
         claim=options.get("claim", 30.0),
         on_limit=options.get("on_limit"),
         guardrail_timeout=options.get("guardrail_timeout", 30.0),
+        watched=known.watched or house.on_metric is not None,
     )
 
 
