@@ -20,7 +20,7 @@ from overt.core.views import request_view
 from overt.driver.events import EventFold, event_views
 from overt.driver.loading import Log
 from overt.journal.codec import decode, plain_fields
-from tests.core import test_machine
+from tests.core import test_machine_policy
 from tests.core.sim import Sim
 from tests.journal.test_golden import PATHS, records
 
@@ -121,7 +121,7 @@ def against_tree(tree: Tree, fact: f.Fact, event: Any) -> None:
 # ------------------------------------------------------------------ every run
 
 
-class Streamed(test_machine.Machine):
+class Streamed(test_machine_policy.PolicedMachine):
     """The core's random runs, read while they happen."""
 
     def __init__(self) -> None:

@@ -40,7 +40,10 @@ def _consider(d: Desk, node: Node) -> None:
         node.state is State.SUSPENDED
         and node.queued is None
         and wake.asks is None
-        and all(c.state in (CallState.NEW, CallState.DONE, CallState.REFUSED) for c in wake.batch or ())
+        and all(
+            c.state in (CallState.NEW, CallState.DONE, CallState.REFUSED, CallState.FINAL)
+            for c in wake.batch or ()
+        )
     ):
         go_on(d, node)
 
