@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from overt.ledger import Ledger
     from overt.loop import Loop
     from overt.runtime import Runtime
+    from overt.stream import RunStream
 
 __all__ = (
     "AfterLLM",
@@ -131,6 +132,7 @@ __all__ = (
     "ResumePolicy",
     "Ruling",
     "RunStopped",
+    "RunStream",
     "Runtime",
     "State",
     "Status",
@@ -186,6 +188,7 @@ _LATER = {
     "PromptEvent": "overt.guardrail",
     "PromptGuardrail": "overt.guardrail",
     "Ruling": "overt.guardrail",
+    "RunStream": "overt.stream",
     "Runtime": "overt.runtime",
     "ToolOverride": "overt.hooks",
     "require_approval": "overt.guardrail",
