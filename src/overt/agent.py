@@ -222,7 +222,7 @@ class Agent(Generic[DepsT, OutputT]):
         Args:
             name: Unique among the agents of a run: up to 128 characters, no `/` and no line breaks.
             does: What it is for, in a sentence; not empty.
-            tools: What it may call.
+            tools: What it may call: functions declared with `@tool`, and agents made tools with `as_tool`.
             soul: Its instructions, or a function that makes them of the deps, called at its first turn. Not together
                 with `soul_file`.
             soul_file: File with its instructions in UTF-8, which has to exist now and is read at its first turn.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import GenericAlias
 from typing import Any, get_type_hints
 
 import pytest
@@ -35,6 +36,8 @@ def of(cls: type[Any], name: str, kind: object) -> st.SearchStrategy[Any]:
     """The values of a field; some texts are JSON themselves."""
     if (cls, name) in {(f.Question, "data"), (f.Question, "schema"), (f.AnswerGiven, "data")}:
         return st.dictionaries(text, text | st.none(), max_size=2).map(json.dumps)
+    if (cls, name) == (f.Overridden, "messages"):
+        return st.none() | st.lists(text, max_size=2).map(json.dumps)
     return FIELDS[kind]
 
 
@@ -48,10 +51,13 @@ def nested(cls: type[Any]) -> st.SearchStrategy[Any]:
     return st.builds(cls, **fields)
 
 
-FIELDS[tuple[f.CallSpec, ...]] = st.lists(nested(f.CallSpec), max_size=3).map(tuple)
-for part in (f.Caps, f.Tokens, f.ErrorSpec, f.Question):
+FIELDS[tuple[str, ...]] = st.lists(text, max_size=3).map(tuple)
+FIELDS[tuple[str, ...] | None] = st.none() | FIELDS[tuple[str, ...]]
+for part in (f.Caps, f.Tokens, f.ErrorSpec, f.Question, f.Said, f.RulingSpec, f.CallSpec):
     FIELDS[part] = nested(part)
     FIELDS[part | None] = st.none() | FIELDS[part]
+    # As an expression, because `part` is no type to a checker.
+    FIELDS[GenericAlias(tuple, (part, ...))] = st.lists(FIELDS[part], max_size=3).map(tuple)
 
 any_fact: st.SearchStrategy[f.Fact] = st.one_of([nested(cls) for cls in f.FACTS.values()])
 

@@ -115,7 +115,9 @@ def text_ruled(d: Desk, inp: TextRuled, node: Node, wake: Wake, what: str) -> No
             ruling = ruling._replace(ruling="approved", question=None)
     d.emit(f.TextChecked(node.id, inp.effect, what, ruling))
     if ruling.ruling == "deny":
-        fail(d, node, denied_text(what, f"denied: {ruling.reason}", ruling.said))
+        by = ", ".join(s.name for s in ruling.said if s.ruling == "deny")
+        why = f"denied by {by}: {ruling.reason}" if by else f"denied: {ruling.reason}"
+        fail(d, node, denied_text(what, why, ruling.said))
     elif ruling.ruling == "ask" and ruling.question is not None:
         diverged = earlier is not None
         if diverged:

@@ -197,3 +197,5 @@ class Crew:
     on_limit: Callable[[LimitInfo], LimitDecision | Awaitable[LimitDecision]] | None = None
     guardrail_timeout: float = 30.0
     """Seconds."""
+    watched: bool = False
+    """Whether the host is told of handles, or of metrics, as they come."""

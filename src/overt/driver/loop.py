@@ -36,6 +36,7 @@ from overt.driver.crew import Crew
 from overt.driver.gate import Gate
 from overt.driver.intake import Intake
 from overt.driver.loading import Log
+from overt.driver.metering import Watcher
 from overt.driver.perform import perform_host, perform_model, perform_notify
 from overt.driver.shown import Shown
 from overt.driver.slot import Slot, store_error
@@ -109,6 +110,8 @@ class Driver(Intake):
         """Hears what models say while they say it."""
         self.models: dict[str, Model] = {}
         """Models in place of the agent's own, by handle, until its wake has settled or parked."""
+        if crew.watched:
+            self.listeners.append(Watcher(self))
 
     @property
     def live(self) -> bool:

@@ -57,7 +57,7 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
         if hooks is not None and hooks.before_llm is not None:
             from overt.driver.rewriting import rewrite  # loaded by the first run that has such a hook
 
-            await rewrite(driver, member, node, effect, before)
+            await rewrite(driver, member, node, effect, model.name, before)
             if effect.id not in driver.tree.open:
                 return i.ModelLost(effect.id, f.ErrorSpec("Cancelled", "", "model"))
         request = _request(driver, member, node, effect, model, system)
@@ -86,12 +86,18 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
         await let_through(error, before, driver.host)
         return i.ModelLost(effect.id, _foreign_error(error))
     if hooks is not None or member.guards:
-        return await _look_at(driver, member, node, done, response, before)
+        return await _look_at(driver, member, node, done, response, model.name, before)
     return done
 
 
 async def _look_at(
-    driver: Driver, member: Member, node: Node, done: i.ModelDone, response: ModelResponse, before: int
+    driver: Driver,
+    member: Member,
+    node: Node,
+    done: i.ModelDone,
+    response: ModelResponse,
+    model: str,
+    before: int,
 ) -> i.ModelDone:
     """Let hooks and guardrails that need not wait see a reply before it is recorded."""
     wake = node.wake
@@ -100,7 +106,7 @@ async def _look_at(
     turn = wake.turns + 1
     try:
         if hooks is not None and hooks.after_llm is not None:
-            event = AfterLLM(handle=node.id, turn=turn, model=member.model.name, response=response)
+            event = AfterLLM(handle=node.id, turn=turn, model=model, response=response)
             await call_hook(driver, hooks.after_llm, event, (), before)
         # What an earlier attempt was told is known only once the calls have their keys.
         checks = bool(member.guards) or (hooks is not None and hooks.before_tool is not None)

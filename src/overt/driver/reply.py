@@ -107,8 +107,8 @@ def _final(
     try:
         value = output.canonical(invalid[0] if 0 in invalid else asked[0].arguments)
     except (ValueError, TypeError) as error:
-        return (calls[0]._replace(args=None, error=told(error)),), None
-    return (calls[0]._replace(args=None, error=None),), value
+        return tuple(c._replace(args=None, error=told(error)) for c in calls), None
+    return tuple(c._replace(args=None, error=None) for c in calls), value
 
 
 def _parsed(output: OutputSpec, text: str, *, native: bool) -> tuple[str | None, str | None]:

@@ -27,7 +27,9 @@ __all__ = ("broken", "rewrite")
 KINDS = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
 
 
-async def rewrite(driver: Driver, member: Member, node: Node, effect: CallModel, before: int) -> None:
+async def rewrite(
+    driver: Driver, member: Member, node: Node, effect: CallModel, model: str, before: int
+) -> None:
     """Ask `before_llm`, and make what it changes a fact.
 
     Raises:
@@ -40,9 +42,7 @@ async def rewrite(driver: Driver, member: Member, node: Node, effect: CallModel,
     assert wake is not None
     messages = shown_to(driver, node)
     tools = member.offered(node)
-    event = BeforeLLM(
-        handle=node.id, turn=wake.turns + 1, model=member.model.name, messages=messages, tools=tuple(tools)
-    )
+    event = BeforeLLM(handle=node.id, turn=wake.turns + 1, model=model, messages=messages, tools=tuple(tools))
     override: LLMOverride | None = await call_hook(
         driver, member.hooks.before_llm, event, (LLMOverride,), before
     )
