@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from overt.ledger import Ledger
     from overt.loop import Loop
     from overt.runtime import Runtime
+    from overt.stream import RunStream
     from overt.verifiers import TodoItem, all_todos_done, output_is, todo
 
 __all__ = (
@@ -137,6 +138,7 @@ __all__ = (
     "ResumePolicy",
     "Ruling",
     "RunStopped",
+    "RunStream",
     "Runtime",
     "State",
     "Status",
@@ -199,6 +201,7 @@ _LATER = {
     "PromptEvent": "overt.guardrail",
     "PromptGuardrail": "overt.guardrail",
     "Ruling": "overt.guardrail",
+    "RunStream": "overt.stream",
     "Runtime": "overt.runtime",
     "TodoItem": "overt.verifiers",
     "ToolOverride": "overt.hooks",
