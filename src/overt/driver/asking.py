@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -152,5 +152,5 @@ async def _wait_for(
                 group.start_soon(one, index, awaitable, group)
             group.start_soon(timer, group)
     except BaseExceptionGroup as error:
-        await let_through(cast("BaseExceptionGroup[BaseException]", error), before, driver.host)
+        await let_through(error, before, driver.host)
         raise

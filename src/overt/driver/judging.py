@@ -31,9 +31,10 @@ __all__ = ("perform_limit", "perform_verify")
 
 
 def _work(wake: Wake) -> list[tuple[ToolCall, ToolResult]]:
-    """Every call of the attempt that came to a result of its own, in the order they were first made."""
+    """Every call of the attempt that came to a result of its own, in the order the attempt made them."""
     done: list[tuple[ToolCall, ToolResult]] = []
-    for memory in wake.memory.values():
+    # Not in the order of the memory: there a call stands where an earlier attempt first made it.
+    for memory in sorted(wake.memory.values(), key=lambda memory: int(memory.call[1:] or 0)):
         if not memory.finished or memory.finished_in != wake.attempt or memory.key not in wake.claimed:
             continue
         arguments = from_json(memory.args if memory.edit is None else memory.edit)
