@@ -249,6 +249,17 @@ def test_the_agent_behind_it_is_checked_with_the_run() -> None:
         check_run(entry, resolve_team(entry), {})
 
 
+async def test_a_cyclic_graph_through_tools_runs() -> None:
+    critique, revise = call("task", agent="critic", prompt="Good?"), call("writer", prompt="Again.")
+    writer = Agent("writer", does="Writes.", model=MockModel(prompts=[[critique, "text"], ["better"]]))
+    critic = Agent("critic", does="Criticises.", tools=[writer.as_tool()], model=MockModel([revise, "fine"]))
+    result, runtime = await writer.with_team(critic).run("Write.")
+    assert (result.status, [view.id for view in runtime.list()]) == (
+        Status.DONE,
+        ["root/writer.1", "root/writer.1/critic.1", "root/writer.1/critic.1/writer.1"],
+    )
+
+
 # ------------------------------------------------------------------ called as a function
 
 

@@ -157,10 +157,11 @@ def long(turns: int) -> list[Message]:
     return [m for _ in range(turns) for m in batch(1, "x" * 100)]
 
 
-async def test_a_short_transcript_is_left_alone() -> None:
-    def never(messages: Sequence[Message]) -> str:
-        raise AssertionError
+def never(messages: Sequence[Message]) -> str:
+    raise AssertionError
 
+
+async def test_a_short_transcript_is_left_alone() -> None:
     messages = [user("task"), *long(5)]
     assert (
         await compacted(messages, max_tokens=estimate_tokens(messages), keep_tail=1, summarize=never) is None
@@ -228,9 +229,18 @@ async def test_results_that_come_late_or_out_of_order_keep_their_call() -> None:
         assert same(made[1:], messages[1:])
 
 
+async def test_two_calls_of_one_id_wait_for_two_results() -> None:
+    call = ToolCall(id="same", name="t")
+    result = ToolMessage(text="x" * 200, call_id="same", name="t")
+    messages: list[Message] = [user("t" * 99), AssistantMessage(tool_calls=(call, call)), result, result]
+    made = await compacted(messages, max_tokens=20, keep_tail=1, summarize=lambda _: "s")
+    assert made is not None
+    assert same(made[1:], messages[1:])
+
+
 async def test_one_giant_batch_is_left_alone() -> None:
     for messages in ([user("task"), *batch(9, "x" * 200)], batch(9, "x" * 200), [user("x" * 900)], []):
-        assert await compacted(messages, max_tokens=50, keep_tail=3) is None
+        assert await compacted(messages, max_tokens=50, keep_tail=3, summarize=never) is None
 
 
 async def test_an_earlier_summary_is_taken_in_and_counted() -> None:
@@ -264,7 +274,7 @@ async def test_a_summary_alone_is_not_summarised_again() -> None:
     made = await compacted(messages, max_tokens=100, keep_tail=4)
     assert made is not None
     assert estimate_tokens(made) > 100
-    assert await compacted(made, max_tokens=100, keep_tail=4) is None
+    assert await compacted(made, max_tokens=100, keep_tail=4, summarize=never) is None
 
 
 async def test_a_summary_that_is_no_shorter_changes_nothing() -> None:

@@ -216,6 +216,17 @@ def test_approval_of_a_tool_that_is_not_there_is_refused(given: dict[str, Any], 
         agent(**given, guardrails=[allow, require_approval("refnd")])
 
 
+@pytest.mark.parametrize("field", ["input_guardrails", "output_guardrails"])
+def test_approval_is_a_rule_on_calls(field: str) -> None:
+    match = (
+        rf"{field}'?: item 0 is require_approval\(refund\), which is about calls: put it in guardrails=\[…\]$"
+    )
+    with pytest.raises(DefinitionError, match=f"^agent 'a': {match}"):
+        agent(tools=[refund], **{field: [require_approval("refund")]})
+    with pytest.raises(DefinitionError, match=f"^option '{match}"):
+        run(**{field: [require_approval("refund")]})
+
+
 def test_approval_of_every_named_tool_is_checked() -> None:
     with pytest.raises(DefinitionError, match=r"require_approval\('charge'\)"):
         agent(tools=[refund], guardrails=[require_approval("refund", "charge")])

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -297,6 +297,11 @@ def test_a_recursive_type_has_its_object_at_the_root() -> None:
     assert schema["$defs"]["Node"]["properties"]["value"] == {"type": "integer"}
 
 
+def test_numbers_are_written_one_way_whatever_is_around_them() -> None:
+    assert OutputSpec(float, where="x").canonical({"value": 6e-8}) == "6e-08"
+    assert OutputSpec(list[float | str], where="x").canonical({"value": [6e-8]}) == "[6e-08]"
+
+
 def test_every_object_that_is_loaded_is_new() -> None:
     spec = SPECS[id(Report)]
     text = spec.canonical({"Title": "t", "items": [{"name": "n"}]})
@@ -478,6 +483,24 @@ class MismatchedDict(TypedDict):
     amount: Annotated[int, Field(validation_alias="in", serialization_alias="out")]
 
 
+class Excluded(BaseModel):
+    amount: int = Field(exclude=True)
+
+
+class ExcludedDict(TypedDict):
+    amount: Annotated[int, Field(exclude=True)]
+
+
+@dataclass
+class NotRead:
+    amount: int = field(init=False, default=4)
+
+
+@dataclass
+class OnlyRead:
+    amount: InitVar[int]
+
+
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
@@ -493,6 +516,10 @@ class MismatchedDict(TypedDict):
         (MismatchedLine, "field 'amount' is read as 'in' and written as 'out'"),
         (MismatchedDict, "field 'amount' is read as 'in' and written as 'out'"),
         (ByPath, "field 'amount' is read as a path and written as 'amount'"),
+        (Excluded, "field 'amount' is required and never written"),
+        (ExcludedDict, "field 'amount' is required and never written"),
+        (NotRead, "field 'amount' is written and, with init=False, not read"),
+        (OnlyRead, "field 'amount' is required and never written"),
         (OnlyByName, "field 'amount' is read as 'amount' and written as 'in'"),
     ],
     ids=str,
@@ -537,12 +564,32 @@ class Unreadable(BaseModel):
         return f"number {value}"
 
 
+class HiddenDict(TypedDict):
+    x: int
+    y: NotRequired[Annotated[int, Field(exclude=True)]]
+
+
+@dataclass
+class Helped:
+    x: int
+    start: InitVar[int] = 0
+
+    def __post_init__(self, start: int) -> None:
+        self.x += start
+
+
 def test_an_answer_that_json_does_not_keep_is_refused() -> None:
     growing = OutputSpec(Annotated[str, AfterValidator(lambda s: s + "!")], where="x")
     assert "does not survive being written as JSON" in refused(growing, {"value": "x"})[0]
     hidden = OutputSpec(Hidden, where="x")
     assert hidden.load(hidden.canonical({"x": 1})) == Hidden(x=1)
     assert "does not survive being written as JSON" in refused(hidden, {"x": 1, "y": 2})[0]
+    hidden = OutputSpec(HiddenDict, where="x")
+    assert hidden.load(hidden.canonical({"x": 1})) == {"x": 1}
+    assert "does not survive being written as JSON" in refused(hidden, {"x": 1, "y": 2})[0]
+    helped = OutputSpec(Helped, where="x")
+    assert helped.canonical({"x": 1, "start": 2}) == '{"x":3}'
+    assert helped.load('{"x":3}') == Helped(3)
     assert "does not survive being written as JSON" in refused(OutputSpec(Rewritten, where="x"), {"x": 1})[0]
     (place,) = refused(OutputSpec(Unreadable, where="x"), {"x": 1})
     assert place.startswith("x: ")

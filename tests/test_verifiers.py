@@ -8,10 +8,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 from typing_extensions import TypedDict
 
 import overt.verifiers
@@ -47,6 +47,13 @@ class Whole(TypedDict):
 
 class Colour(enum.Enum):
     RED = "red"
+
+
+def explode(value: int) -> int:
+    raise KeyError(value)
+
+
+Bang = Annotated[int, AfterValidator(explode)]
 
 
 def attempt(output: object, *calls: tuple[ToolCall, ToolResult], text: str = "") -> Attempt[Any]:
@@ -125,21 +132,31 @@ def test_text_that_does_not_fit_is_told_every_place(kind: Any, output: str, plac
 
 
 @pytest.mark.parametrize(
-    ("kind", "output"),
+    ("kind", "output", "text", "place"),
     [
-        (Report, Other(title="t")),
-        (Whole, {"a": 1, "b": 2}),
-        (int, True),
-        (list[int], ["1"]),
-        (Colour, 3),
-        (int, None),
+        (
+            Report,
+            Other(title="t"),
+            '{"title":"t"}',
+            "Input should be a valid dictionary or instance of Report",
+        ),
+        (Whole, {"a": 1, "b": 2}, '{"a":1,"b":2}', "b: unknown field; the fields are a"),
+        (int, True, "1", "Input should be a valid integer"),
+        (list[int], ["1"], "[1]", "0: Input should be a valid integer"),
+        (Colour, 3, '"red"', "Input should be "),
+        (int, None, "3", "Input should be a valid integer"),
+        (Bang, 3, "3", "a validator failed: KeyError: 3"),
     ],
     ids=str,
 )
-def test_an_output_of_another_type_will_not_do(kind: Any, output: object) -> None:
-    ok, reason = output_is(kind)(attempt(output, text='"what it would be as JSON"'))
+def test_an_output_of_another_type_will_not_do_whatever_its_text(
+    kind: Any, output: object, text: str, place: str
+) -> None:
+    ok, reason = output_is(kind)(attempt(output, text=text))
     assert not ok
-    assert reason.startswith("the answer has to be ")
+    head, told = reason.split("\n")
+    assert head.startswith("the output has to be ")
+    assert told.startswith(place)
 
 
 def test_it_is_named_after_the_type() -> None:

@@ -15,12 +15,15 @@ from overt.message import (
     ImagePart,
     Message,
     Model,
+    ModelDelta,
     ModelRequest,
     ModelResponse,
     ModelSettings,
+    StreamingModel,
     SystemMessage,
     TextPart,
     ToolCall,
+    ToolCallDelta,
     ToolMessage,
     ToolSpec,
     Usage,
@@ -72,6 +75,7 @@ if TYPE_CHECKING:
         ToolOverride,
     )
     from overt.ledger import Ledger
+    from overt.loop import Loop
     from overt.runtime import Runtime
 
 __all__ = (
@@ -108,10 +112,12 @@ __all__ = (
     "Limit",
     "LimitDecision",
     "LimitInfo",
+    "Loop",
     "Message",
     "MetricEvent",
     "MissingDeps",
     "Model",
+    "ModelDelta",
     "ModelRequest",
     "ModelResponse",
     "ModelSettings",
@@ -134,6 +140,7 @@ __all__ = (
     "Status",
     "Stop",
     "Store",
+    "StreamingModel",
     "Suspend",
     "SystemClock",
     "SystemMessage",
@@ -141,6 +148,7 @@ __all__ = (
     "TextPart",
     "Tool",
     "ToolCall",
+    "ToolCallDelta",
     "ToolContext",
     "ToolDecorator",
     "ToolError",
@@ -177,6 +185,7 @@ _LATER = {
     "Hooks": "overt.hooks",
     "LLMOverride": "overt.hooks",
     "Ledger": "overt.ledger",
+    "Loop": "overt.loop",
     "MetricEvent": "overt.hooks",
     "OutputEvent": "overt.guardrail",
     "OutputGuardrail": "overt.guardrail",

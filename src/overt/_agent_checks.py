@@ -24,6 +24,7 @@ __all__ = (
     "check_hooks",
     "check_rules",
     "expect",
+    "is_agent_tool",
     "listed",
     "shown",
     "tools_to_approve",
@@ -122,7 +123,7 @@ def _check_agent_tool(where: str, agent: Agent[Any, Any], tool: object) -> str:
         raise DefinitionError(
             f"{where}: tools has {tool!r}, which is no tool: put it in team=[…], or write .as_tool()"
         )
-    if not _is_agent_tool(tool):
+    if not is_agent_tool(tool):
         name = getattr(tool, "__name__", repr(tool))
         raise DefinitionError(f"{where}: tools has {name:.80}, which is no tool: declare it with @tool")
     needs = tool.agent.deps_type
@@ -134,7 +135,8 @@ def _check_agent_tool(where: str, agent: Agent[Any, Any], tool: object) -> str:
     return tool.name
 
 
-def _is_agent_tool(tool: object) -> TypeIs[AgentTool[Any, Any]]:
+def is_agent_tool(tool: object) -> TypeIs[AgentTool[Any, Any]]:
+    """Say whether a tool is an agent; for type checkers with `Any` where `isinstance` leaves type arguments open."""
     from overt.delegate import AgentTool  # not for agents that have none
 
     return isinstance(tool, AgentTool)
@@ -142,7 +144,7 @@ def _is_agent_tool(tool: object) -> TypeIs[AgentTool[Any, Any]]:
 
 def agents_below(agent: Agent[Any, Any]) -> tuple[Agent[Any, Any], ...]:
     """Return the agents an agent hands work to: its team, and those among its tools."""
-    behind = (tool.agent for tool in agent.tools if not isinstance(tool, Tool) and _is_agent_tool(tool))
+    behind = (tool.agent for tool in agent.tools if not isinstance(tool, Tool) and is_agent_tool(tool))
     return (*agent.team, *behind)
 
 
@@ -187,7 +189,7 @@ def _fits(given: object, needs: object) -> bool:
 
 
 def _check_policy(where: str, agent: Agent[Any, Any]) -> None:
-    check_rules(f"{where}: guardrails", agent.guardrails)
+    check_rules(f"{where}: guardrails", agent.guardrails, on_calls=True)
     check_rules(f"{where}: input_guardrails", agent.input_guardrails)
     check_rules(f"{where}: output_guardrails", agent.output_guardrails)
     if agent.guardrails:
@@ -214,24 +216,29 @@ def _without(name: str, names: Iterable[str]) -> str:
     return f"it has no tool of that name: {f'its tools are {known}' if known else 'it has no tools'}"
 
 
-def check_rules(place: str, rules: Sequence[object]) -> None:
+def check_rules(place: str, rules: Sequence[object], *, on_calls: bool = False) -> None:
     """Check the guardrails of one field.
 
     Args:
         place: Whose field it is, for messages.
         rules: What it was given.
+        on_calls: Whether they are asked about calls of tools.
 
     Raises:
         DefinitionError: One of them cannot be asked.
     """
     if not rules:
         return
-    from overt.guardrail import require_approval
+    from overt.guardrail import _RequireApproval, require_approval
 
     for index, rule in enumerate(rules):
         if rule is require_approval:
             raise DefinitionError(
                 f"{place}: item {index} is require_approval itself: call it with names of tools"
+            )
+        if isinstance(rule, _RequireApproval) and not on_calls:
+            raise DefinitionError(
+                f"{place}: item {index} is {rule.__name__}, which is about calls: put it in guardrails=[…]"
             )
         _check_function(f"{place}: item {index}", rule, takes=1)
 

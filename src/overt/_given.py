@@ -7,14 +7,16 @@ from typing import Any, cast
 
 from pydantic import ConfigDict, TypeAdapter
 
+from overt._agent_checks import shown
 from overt._canonical import encode, jsonable
 from overt._text import clean
 from overt.errors import DefinitionError, UsageError
-from overt.message import Message
+from overt.message import Message, Model
+from overt.models import resolve
 from overt.policy import ResumePolicy
 from overt.request import Answer
 
-__all__ = ("answers_given", "history_given", "policy_given", "prompt_given")
+__all__ = ("MESSAGES", "answers_given", "history_given", "model_given", "policy_given", "prompt_given")
 
 MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message], config=ConfigDict(defer_build=True))
 
@@ -52,6 +54,21 @@ def history_given(history: Sequence[Message]) -> str | None:
         return encode(jsonable(MESSAGES.dump_python(list(history), mode="json"), "$.history"))
     except (TypeError, ValueError, RecursionError) as error:
         raise DefinitionError(f"option 'history' cannot be recorded: {error}") from error
+
+
+def model_given(model: object) -> Model | None:
+    """Return a model, made of its name where that was given; `None` for the handle's own.
+
+    Raises:
+        DefinitionError: It is neither, or its provider is unknown or lacks its package or key.
+    """
+    if model is None:
+        return None
+    if isinstance(model, str):
+        return resolve(model)
+    if isinstance(model, type) or not (hasattr(model, "generate") and hasattr(model, "name")):
+        raise DefinitionError(f"model has to be a Model or a str, not {shown(model)}")
+    return cast("Model", model)
 
 
 def policy_given(policy: object) -> str | None:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
-from overt._canonical import NotJson, adapter, encode, jsonable
+from overt._canonical import NotJson, adapter, encode, jsonable, parse
 from overt._schema import (
     _SHOWN,
     ArgumentsInvalid,
@@ -117,8 +117,8 @@ class OutputSpec:
     def fits(self, text: str) -> str:
         """Validate text that is the output itself, also where a model would give `{"value": …}`.
 
-        It is read as JSON. Of a type that JSON has as text, such as an enum or a date, it may be that text
-        without quotes.
+        It is read as JSON. Of a type that JSON has as text, such as an enum or a date, it may be that text without
+        quotes.
 
         Returns:
             The same as `canonical`.
@@ -135,13 +135,21 @@ class OutputSpec:
             text = encode(text)
         return self._written(f"{_OPEN}{text}}}")
 
-    def holds(self, value: object) -> bool:
-        """Return whether a value is of the type, as it stands."""
+    def check(self, value: object) -> None:
+        """Refuse a value that is not of the type as it stands.
+
+        Raises:
+            ValueError: It is not (`OutputInvalid`).
+        """
         try:
             adapter(self._type).validate_python(value, strict=True, extra=self._parameters._extra)
-        except Exception:  # noqa: BLE001  # validators of user types raise what they like
-            return False
-        return True
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False, include_input=False)
+            for e in found:
+                e["loc"] = (_VALUE, *e["loc"])
+            raise OutputInvalid([self._place(self._parameters._place(e)) for e in found]) from error
+        except Exception as error:  # validators of user types raise what they like
+            raise OutputInvalid([f"a validator failed: {type(error).__name__}: {error}"]) from error
 
     def load(self, text: str) -> object:
         """Make a new object of what `canonical` returned.
@@ -168,9 +176,10 @@ class OutputSpec:
 
     def _written(self, text: str, *, wrapped: bool = False) -> str:
         try:
-            out = self._parameters.canonical(text)
+            # What pydantic writes by itself has other exponents.
+            out = encode(parse(self._parameters.canonical(text)))
             # Looked at again whatever the type is: an answer that could not be read would be lost with its run.
-            again = self._parameters.canonical(out)
+            again = encode(parse(self._parameters.canonical(out)))
         except ArgumentsInvalid as error:
             raise OutputInvalid([self._place(place, wrapped=wrapped) for place in error.places]) from error
         if again != out:
@@ -218,16 +227,24 @@ def _at_root(schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _refuse_one_way(start: str, output_type: object) -> None:
-    """Refuse a field that is read under one name and written under another: no answer of the type could be kept."""
+    """Refuse a type of which no answer could be kept: a field that is written and not read, or the other way round."""
     for name, field, config in _fields(_adapter({_VALUE: output_type}).core_schema, {}):
-        read = _read_names(name, field, config)
-        written = field.get("serialization_alias") or name
-        if written not in read:
+        read, written = _read_names(name, field, config), field.get("serialization_alias") or name
+        problem = None
+        if field.get("init") is False:
+            problem = "is written and, with init=False, not read"
+        elif written not in read:
             told = " or ".join(sorted(map(repr, read))) or "a path"
-            raise DefinitionError(
-                f"{start}: field {name!r} is read as {told} and written as {written!r}: what is written could not be "
-                "read again"
-            )
+            problem = f"is read as {told} and written as {written!r}"
+        elif (field.get("serialization_exclude") or field.get("init_only")) and _needed(field):
+            problem = "is required and never written"
+        if problem is not None:
+            raise DefinitionError(f"{start}: field {name!r} {problem}: an answer could not be read again")
+
+
+def _needed(field: Mapping[str, Any]) -> bool:
+    given = field.get("required")
+    return bool(given) if given is not None else field["schema"]["type"] != "default"
 
 
 def _read_names(name: str, field: Mapping[str, Any], config: Mapping[str, Any]) -> set[str]:

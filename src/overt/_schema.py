@@ -129,7 +129,7 @@ class Parameters:
         except ArgumentsInvalid:
             raise
         except Exception as error:  # serialisers of user types raise what they like
-            raise ArgumentsInvalid(self._tool, [f"the arguments have no JSON form: {error}"]) from error
+            raise ArgumentsInvalid(self._tool, [f"cannot be written as JSON: {error}"]) from error
         return out
 
     def bind(self, canonical: str) -> tuple[tuple[Any, ...], dict[str, Any]]:

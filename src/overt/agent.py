@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from overt.guardrail import Guardrail, OutputGuardrail, PromptGuardrail
     from overt.handle import Handle
     from overt.hooks import Hooks, MetricEvent
+    from overt.loop import Loop
     from overt.runtime import Runtime
 
 __all__ = ("Agent", "in_event_loop", "instructions", "resolve_team")
@@ -220,7 +221,7 @@ class Agent(Generic[DepsT, OutputT]):
         Args:
             name: Unique among the agents of a run: up to 128 characters, no `/` and no line breaks.
             does: What it is for, in a sentence; not empty.
-            tools: What it may call.
+            tools: What it may call: functions declared with `@tool`, and agents made tools with `as_tool`.
             soul: Its instructions, or a function that makes them of the deps, called at its first turn. Not together
                 with `soul_file`.
             soul_file: File with its instructions in UTF-8, which has to exist now and is read at its first turn.
@@ -369,6 +370,19 @@ class Agent(Generic[DepsT, OutputT]):
         import anyio  # not while agents are only declared
 
         return anyio.run(partial(self.run, prompt, **options))
+
+    def loop(self, **options: Unpack[Options[DepsT]]) -> Loop[OutputT]:
+        """Return a conversation: one handle that is given prompt after prompt. See `Loop`.
+
+        Args:
+            **options: See `Options`; `history` is what the transcript begins with.
+
+        Raises:
+            NoModel: As `run`; so are the others.
+        """
+        from overt.loop import Loop
+
+        return Loop(self, **options)
 
 
 def in_event_loop() -> bool:

@@ -64,7 +64,15 @@ class Ledger(Frozen):
                 for column, (cell, width) in enumerate(zip(row, widths, strict=True))
             ]
             lines.append("  ".join(cells).rstrip())
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._unknown()])
+
+    def _unknown(self) -> list[str]:
+        """Absent is not zero: the sums above it are of what was reported."""
+        count = self.total.unreported_calls
+        if not count:
+            return []
+        calls, who = ("model call", "it") if count == 1 else ("model calls", "they")
+        return [f"{count} {calls} reported no usage: what {who} used is unknown."]
 
     def _repr_html_(self) -> str:
         import html
@@ -77,7 +85,8 @@ class Ledger(Frozen):
             + "</tr>"
             for row in rows
         )
-        return f"<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._unknown())
+        return f"<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>{notes}"
 
     def to_mermaid(self) -> str:
         """Return the tree as a Mermaid flowchart."""

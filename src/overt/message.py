@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Literal, Protocol, runtime_checkable
@@ -17,12 +17,15 @@ __all__ = (
     "ImagePart",
     "Message",
     "Model",
+    "ModelDelta",
     "ModelRequest",
     "ModelResponse",
     "ModelSettings",
+    "StreamingModel",
     "SystemMessage",
     "TextPart",
     "ToolCall",
+    "ToolCallDelta",
     "ToolMessage",
     "ToolSpec",
     "Usage",
@@ -206,9 +209,60 @@ class ModelResponse(Frozen):
     """Raw argument text of the calls (by index) whose arguments were no JSON object."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallDelta:
+    """A piece of one call of a reply.
+
+    Attributes:
+        index: Which call of the reply it belongs to, from 0. Another id under the same index begins another call: some
+            providers give every call index 0.
+        id: The provider's id; with the first piece, with each, or never.
+        name: Name of the tool, whole; the first one said counts.
+        arguments: The next piece of the argument text.
+    """
+
+    index: int = 0
+    id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelDelta:
+    """A piece of a reply, as a model streams it. What it does not say is `None`; a piece may say nothing at all.
+
+    Attributes:
+        text: The next piece of the text, cut anywhere.
+        reasoning: The next piece of the reasoning.
+        tool_call: A piece of a call; those of several calls may come mixed.
+        usage: What the reply has used so far, not since the piece before: the last one said counts, and repeating it
+            adds nothing. A usage whose counts are unknown is `None`.
+        finish_reason: Why the reply ended. A stream that ends without one has broken off; where a provider gives no
+            reason, its end is `"unknown"`.
+        raw_finish_reason: The provider's own word.
+        model: What the provider calls the model that replies.
+        opaque: Parts only the provider understands; a key said again replaces what it had before.
+    """
+
+    text: str | None = None
+    reasoning: str | None = None
+    tool_call: ToolCallDelta | None = None
+    usage: Usage | None = None
+    finish_reason: Literal["stop", "tool_calls", "length", "content_filter", "refusal", "unknown"] | None = (
+        None
+    )
+    raw_finish_reason: str | None = None
+    model: str | None = None
+    opaque: Mapping[str, JsonValue] | None = None
+
+
 @runtime_checkable
 class Model(Protocol):
-    """What the runtime asks of a model. Any object with these two will do."""
+    """What the runtime asks of a model. Any object with these two will do.
+
+    A model may also have `structured_output: bool`, which says whether it honours `ModelRequest.output_schema`. Without
+    it the runtime has typed output given through a tool.
+    """
 
     @property
     def name(self) -> str:
@@ -217,4 +271,21 @@ class Model(Protocol):
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
         """Answer one request. Raise `ModelError` (or anything) to fail; cancellation must be let through."""
+        ...
+
+
+@runtime_checkable
+class StreamingModel(Model, Protocol):
+    """A model that can also say its reply piece by piece. It is asked to where somebody reads along.
+
+    An async generator method fits. Nothing may be sent to the provider before the first piece is asked for, and leaving
+    the iteration early ends the call.
+    """
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta]:
+        """Answer one request in pieces, which together are what `generate` would have returned.
+
+        Raise `ModelError` (or anything) to fail, before the first piece or after some; cancellation must be let
+        through.
+        """
         ...

@@ -188,7 +188,7 @@ def _check_rules(agents: Mapping[str, Agent[Any, Any]], options: Mapping[str, ob
                 f"option {field!r} has to be a list of functions, not {shown(given)}: write {field}=[…]"
             )
         rules = cast("Sequence[object]", given)
-        check_rules(f"option {field!r}", rules)
+        check_rules(f"option {field!r}", rules, on_calls=field == "guardrails")
         if field != "guardrails" or not rules:
             continue
         names = {tool.name for agent in agents.values() for tool in agent.tools}

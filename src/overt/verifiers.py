@@ -35,10 +35,14 @@ class _OutputIs:
     def __call__(self, attempt: Attempt[Any]) -> tuple[bool, str]:
         output = cast("object", attempt.output)
         try:
-            if not self._spec.holds(output):
-                self._spec.fits(output if isinstance(output, str) else attempt.text)
+            self._spec.check(output)
         except OutputInvalid as error:
-            return False, "\n".join((f"the answer has to be {self._told} as JSON:", *error.shown))
+            if not isinstance(output, str):
+                return False, "\n".join((f"the output has to be {self._told}:", *error.shown))
+            try:
+                self._spec.fits(output)
+            except OutputInvalid as wrong:
+                return False, "\n".join((f"the answer has to be {self._told} as JSON:", *wrong.shown))
         return True, f"the output is {self._told}"
 
 

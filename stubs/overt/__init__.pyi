@@ -27,6 +27,7 @@ from overt.errors import OvertError as OvertError
 from overt.errors import RunStopped as RunStopped
 from overt.errors import ToolError as ToolError
 from overt.errors import UsageError as UsageError
+from overt.events import Event as Event
 from overt.stores import Claim, Owner, Record, RunInfo
 
 DepsT = TypeVar("DepsT", default=None)
@@ -493,11 +494,36 @@ class ModelResponse(BaseModel):
     model: str = ""
     invalid_arguments: dict[int, str] = ...
 
+@dataclass(frozen=True, kw_only=True)
+class ToolCallDelta:
+    index: int = 0
+    id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+
+@dataclass(frozen=True, kw_only=True)
+class ModelDelta:
+    text: str | None = None
+    reasoning: str | None = None
+    tool_call: ToolCallDelta | None = None
+    usage: Usage | None = None
+    finish_reason: Literal["stop", "tool_calls", "length", "content_filter", "refusal", "unknown"] | None = (
+        None
+    )
+    raw_finish_reason: str | None = None
+    model: str | None = None
+    opaque: Mapping[str, JsonValue] | None = None
+
+# A model may also have `structured_output: bool`: whether it honours `ModelRequest.output_schema`.
 @runtime_checkable
 class Model(Protocol):
     @property
     def name(self) -> str: ...
     async def generate(self, request: ModelRequest) -> ModelResponse: ...
+
+@runtime_checkable
+class StreamingModel(Model, Protocol):
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta]: ...
 
 # ---------------------------------------------------------------- around a run
 
@@ -565,13 +591,6 @@ class MetricEvent(BaseModel):
     seconds: float
     usage: Usage | None = None
     pending: bool = False
-
-class Event(BaseModel):
-    kind: str
-    position: int
-    handle: str
-    at: datetime
-    data: dict[str, JsonValue] = {}
 
 class Ledger(BaseModel):
     handle: str

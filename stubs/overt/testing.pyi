@@ -1,4 +1,4 @@
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import EllipsisType
@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeAlias, final
 
 from pydantic import JsonValue
 
-from overt import Clock, Model, ModelRequest, ModelResponse, Store, Usage
+from overt import Clock, Model, ModelDelta, ModelRequest, ModelResponse, Store, Usage
 from overt.stores import Claim, Owner, Record, RunInfo
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +19,7 @@ class Part:
     tokens: int | None = None
     usage: Usage | EllipsisType | None = ...
     finish: Literal["stop", "tool_calls", "length", "content_filter", "refusal", "unknown"] | None = None
+    fail_after: int | None = None
 
     def with_options(
         self,
@@ -27,6 +28,7 @@ class Part:
         tokens: int | None = None,
         usage: Usage | EllipsisType | None = ...,
         finish: Literal["stop", "tool_calls", "length", "content_filter", "refusal", "unknown"] | None = None,
+        fail_after: int | None = None,
     ) -> Part: ...
 
 Reply: TypeAlias = Part | str | ModelResponse | BaseException | type[BaseException] | Sequence[Part | str]
@@ -40,6 +42,7 @@ def say(
     tokens: int | None = None,
     usage: Usage | EllipsisType | None = ...,
     finish: Literal["stop", "tool_calls", "length", "content_filter", "refusal", "unknown"] | None = None,
+    fail_after: int | None = None,
 ) -> Part: ...
 def call(tool: str, /, **arguments: object) -> Part: ...
 def raw_call(
@@ -50,10 +53,12 @@ def raw_call(
     tokens: int | None = None,
     usage: Usage | EllipsisType | None = ...,
     finish: Literal["stop", "tool_calls", "length", "content_filter", "refusal", "unknown"] | None = None,
+    fail_after: int | None = None,
 ) -> Part: ...
 
 class MockModel:
     requests: list[ModelRequest]
+    structured_output: bool
     def __init__(
         self,
         script: Script | None = None,
@@ -64,10 +69,13 @@ class MockModel:
         think_time: float = 0.0,
         clock: Clock | None = None,
         record: bool = True,
+        chunk: int = 8,
+        structured_output: bool = False,
     ) -> None: ...
     @property
     def name(self) -> str: ...
     async def generate(self, request: ModelRequest) -> ModelResponse: ...
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta]: ...
 
 class VirtualClock:
     def __init__(self, start: datetime = ...) -> None: ...

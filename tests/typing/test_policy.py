@@ -375,7 +375,7 @@ if TYPE_CHECKING:
         await db_tool("p", deps=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         await db_tool("p", depps=Db())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
         await db_tool(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        await db_tool("p", "q")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+        await db_tool("p", None)  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue]
         db_tool("p")  # type: ignore[unused-coroutine]  # pyright: ignore[reportUnusedCoroutine]
 
     misfit: AnyTool[None] = db_tool  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]

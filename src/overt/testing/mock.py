@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import EllipsisType
 from typing import Literal, TypeAlias, TypeVar, cast
 
 import anyio
+import anyio.lowlevel
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from overt._text import clean
@@ -17,6 +18,7 @@ from overt.errors import DefinitionError, ModelError
 from overt.message import (
     AssistantMessage,
     Message,
+    ModelDelta,
     ModelRequest,
     ModelResponse,
     ToolCall,
@@ -24,6 +26,7 @@ from overt.message import (
     UserMessage,
 )
 from overt.models.arguments import parse_arguments
+from overt.testing._chunks import chunks
 
 __all__ = ("MockModel", "Part", "Reply", "Script", "call", "raw_call", "say")
 
@@ -45,6 +48,7 @@ class Part:
     tokens: int | None = None
     usage: Usage | EllipsisType | None = ...
     finish: FinishReason | None = None
+    fail_after: int | None = None
 
     def with_options(
         self,
@@ -53,6 +57,7 @@ class Part:
         tokens: int | None = None,
         usage: Usage | EllipsisType | None = ...,
         finish: FinishReason | None = None,
+        fail_after: int | None = None,
     ) -> Part:
         """Return this part with what is given here; `call("refund", order="A1").with_options(tokens=7)`.
 
@@ -61,6 +66,7 @@ class Part:
             tokens: Total tokens of the reply; several parts of one reply add up.
             usage: The reply's usage as it is, or `None` for a provider that reports none; `...` leaves it as it was.
             finish: The reply's finish reason.
+            fail_after: The reply fails: streamed, after so many pieces; asked for whole, at once.
 
         Returns:
             A new part.
@@ -71,6 +77,7 @@ class Part:
             tokens=self.tokens if tokens is None else tokens,
             usage=self.usage if isinstance(usage, EllipsisType) else usage,
             finish=self.finish if finish is None else finish,
+            fail_after=self.fail_after if fail_after is None else fail_after,
         )
 
 
@@ -89,6 +96,7 @@ def say(
     tokens: int | None = None,
     usage: Usage | EllipsisType | None = ...,
     finish: FinishReason | None = None,
+    fail_after: int | None = None,
 ) -> Part:
     """Text of a scripted reply.
 
@@ -97,11 +105,12 @@ def say(
         tokens: Total tokens of the reply; `None` takes the model's `tokens`.
         usage: The usage as it is; `None` is a provider that reports none, `...` makes it from `tokens`.
         finish: The finish reason; `None` is `"tool_calls"` beside calls and `"stop"` otherwise.
+        fail_after: The reply fails: streamed, after so many pieces; asked for whole, at once.
 
     Returns:
         A part, to be used as a reply or in a list of parts.
     """
-    return Part(text=text, tokens=tokens, usage=usage, finish=finish)
+    return Part(text=text, tokens=tokens, usage=usage, finish=finish, fail_after=fail_after)
 
 
 def call(tool: str, /, **arguments: object) -> Part:
@@ -133,6 +142,7 @@ def raw_call(
     tokens: int | None = None,
     usage: Usage | EllipsisType | None = ...,
     finish: FinishReason | None = None,
+    fail_after: int | None = None,
 ) -> Part:
     """One tool call whose argument text is given as a model would write it, broken or not.
 
@@ -143,11 +153,12 @@ def raw_call(
         tokens: Total tokens of the reply; `None` takes the model's `tokens`.
         usage: As in `say`.
         finish: As in `say`.
+        fail_after: As in `say`.
 
     Returns:
         A part, to be used as a reply or in a list of parts.
     """
-    return Part(tool=tool, raw=text, id=id, tokens=tokens, usage=usage, finish=finish)
+    return Part(tool=tool, raw=text, id=id, tokens=tokens, usage=usage, finish=finish, fail_after=fail_after)
 
 
 class MockModel:
@@ -168,9 +179,13 @@ class MockModel:
         think_time: Seconds each reply takes, failures included.
         clock: What `think_time` is slept on; `None` is the event loop's own time.
         record: Whether `requests` is kept.
+        chunk: Characters in a piece of a streamed reply.
+        structured_output: Whether it passes for a model that honours `ModelRequest.output_schema`. Its replies are the
+            script's either way.
 
     Attributes:
         requests: What the model was asked, in order; only a record, it decides nothing.
+        structured_output: As given.
 
     Raises:
         DefinitionError: Neither or both of `script` and `prompts` are given, or a reply cannot be understood.
@@ -186,17 +201,23 @@ class MockModel:
         think_time: float = 0.0,
         clock: Clock | None = None,
         record: bool = True,
+        chunk: int = 8,
+        structured_output: bool = False,
     ) -> None:
         if (script is None) == (prompts is None):
             raise DefinitionError("MockModel: give either script or prompts")
         if tokens < 0 or think_time < 0:
             raise DefinitionError("MockModel: tokens and think_time may not be negative")
+        if type(chunk) is not int or chunk < 1:
+            raise DefinitionError(f"MockModel: chunk is an int of at least 1, not {chunk!r}")
+        self.structured_output: bool = structured_output
         self.requests: list[ModelRequest] = []
         self._name = name
         self._tokens = tokens
         self._think_time = think_time
         self._clock = clock
         self._record = record
+        self._chunk = chunk
         self._by_prompt = prompts is not None
         scripts = [script] if prompts is None else list(prompts)
         if not scripts:
@@ -224,6 +245,35 @@ class MockModel:
             ModelError: The script has no reply for this request; `type` is `"ScriptExhausted"`, not retryable.
             BaseException: Whatever the script says to raise.
         """
+        return (await self._reply_to(request)).build()
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta]:
+        """Give the scripted reply in pieces of `chunk` characters; together they are what `generate` gives.
+
+        Usage comes as it grows, and the whole of it twice. Others run between the pieces.
+
+        Args:
+            request: What is asked.
+
+        Yields:
+            The pieces: reasoning, text, calls, then why it ended.
+
+        Raises:
+            ModelError: As `generate`; also what `fail_after` says, of type `"StreamBroken"`.
+            BaseException: Whatever the script says to raise.
+        """
+        reply = await self._reply_to(request)
+        broken = reply if isinstance(reply, _Broken) else None
+        response = reply.build() if broken is None else broken.response
+        for number, delta in enumerate(chunks(response, self._chunk)):
+            if broken is not None and number >= broken.after:
+                break
+            await anyio.lowlevel.checkpoint()
+            yield delta
+        if broken is not None:
+            broken.build()
+
+    async def _reply_to(self, request: ModelRequest) -> _Reply:
         if self._record:
             self.requests.append(request)
         if self._think_time:
@@ -242,7 +292,7 @@ class MockModel:
             reply = script.function(request)
             if inspect.isawaitable(reply):
                 reply = await reply
-            return self._compile_reply(reply, f"the reply of {script.where}").build()
+            return self._compile_reply(reply, f"the reply of {script.where}")
         index = _replies_so_far(request.messages)
         if index >= len(script.replies):
             where = f" for prompt {prompt + 1}" if self._by_prompt else ""
@@ -250,7 +300,7 @@ class MockModel:
                 f"no reply {index + 1} for agent {request.agent!r}: its script{where} has {len(script.replies)}."
                 " Add the next reply to it, for instance say('…')"
             )
-        return script.replies[index].build()
+        return script.replies[index]
 
     def _exhausted(self, what: str) -> ModelError:
         return ModelError(f"MockModel {self._name!r} has {what}.", type="ScriptExhausted")
@@ -293,6 +343,9 @@ class MockModel:
                     f"MockModel: {where} holds {item!r}; a reply is say, call, str, a list of them, or an exception"
                 )
         response = self._respond(parts)
+        after = [part.fail_after for part in parts if part.fail_after is not None]
+        if after:
+            return _Broken(response, min(after))
         return _Calls(response) if response.message.tool_calls else _Fixed(response)
 
     def _respond(self, parts: Sequence[Part]) -> ModelResponse:
@@ -359,7 +412,18 @@ class _Failure:
         raise self.error.with_traceback(None)
 
 
-_Reply: TypeAlias = _Fixed | _Calls | _Failure
+@dataclass(frozen=True, slots=True)
+class _Broken:
+    response: ModelResponse
+    after: int
+
+    def build(self) -> ModelResponse:
+        raise ModelError(
+            f"MockModel: the reply broke off after {self.after} pieces.", type="StreamBroken", retryable=True
+        )
+
+
+_Reply: TypeAlias = _Fixed | _Calls | _Failure | _Broken
 
 
 @dataclass(frozen=True, slots=True)
