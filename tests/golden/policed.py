@@ -1,4 +1,4 @@
-"""Golden runs of guardrails, hooks, the gate, limits that ask and typed output. What `runs` says of agents holds here."""
+"""Golden runs of guardrails, hooks, gates, limits that ask and typed output. As in `runs`, agents stay as they are."""
 
 from __future__ import annotations
 
@@ -38,8 +38,17 @@ from overt import (
     tool,
 )
 from overt.stores import Store
-from overt.testing import MockModel, Script, VirtualClock, call, say
+from overt.testing import MockModel, Reply, Script, VirtualClock, call, say
+from overt.testing.crashing import Crashed, CrashingStore
 
+CHIEF_SAYS: list[Reply] = [
+    [call("scout", prompt="count them"), call("rate", of="tea")],
+    say("about three"),
+    call("final_result", count="many"),
+    call("final_result", count=1),
+    call("final_result", count=2),
+    call("final_result", count=3),
+]
 SCRIPT: Script = {
     "teller": [
         [call("wire", amount=7, to="ann"), call("wire", amount=700, to="bob"), call("rate", of="gold")],
@@ -47,16 +56,9 @@ SCRIPT: Script = {
         [call("wire", amount=800, to="kim"), call("task", agent="scribe", prompt="note it")],
         say("wired"),
     ],
-    "scribe": say("noted"),
-    "herald": say("hear ye"),
-    "chief": [
-        [call("scout", prompt="count them"), call("rate", of="tea")],
-        say("about three"),
-        call("final_result", count="many"),
-        call("final_result", count=1),
-        call("final_result", count=2),
-        call("final_result", count=3),
-    ],
+    "scribe": [say("noted")],
+    "herald": [say("hear ye")],
+    "chief": lambda request: CHIEF_SAYS[sum(m.role == "assistant" for m in request.messages)],
     "scout": [say("three")],
     "clipper": [call("rate", of="tea"), call("rate", of="té"), say("seven")],
     "miner": [[call("rate", of="a"), call("rate", of="b"), call("rate", of="c")], say("dug")],
@@ -80,10 +82,18 @@ def options(store: Store) -> dict[str, Any]:
     return {"store": store, "model": MockModel(SCRIPT), "clock": VirtualClock()}
 
 
+async def until_it_dies(agent: Agent[Any, Any], prompt: str, run_id: str, given: dict[str, Any]) -> None:
+    try:
+        await agent.run(prompt, run_id=run_id, **given)
+    except* Crashed:
+        pass
+
+
 def told(result: TaskResult[Any], data: object = None, *, ok: bool = True) -> list[Answer[Any]]:
     """Give the same answer to everything a run waits for."""
     return [
-        Answer(id=r.id, ok=ok, data=data, by="ann", reason=None if ok else "too much") for r in result.pendings
+        Answer(id=r.id, ok=ok, data=data, by="ann", reason=None if ok else "too much")
+        for r in result.pendings
     ]
 
 
@@ -117,6 +127,11 @@ TELLER = Agent(
     guardrails=[large_ones, no_mallory],
     hooks=Hooks(before_tool=gold_standard),
 )
+
+
+async def checks_cut_off(store: Store) -> None:
+    """The process dies while guardrails are asked."""
+    await until_it_dies(TELLER, "wire it", "checks_cut_off", options(CrashingStore(store, crash_at=3)))
 
 
 async def asked(store: Store, run_id: str, policy: ResumePolicy) -> None:
@@ -188,12 +203,19 @@ async def gated(store: Store) -> None:
     await CHIEF.run("how many?", run_id="gated", **options(store))
 
 
+async def judging_cut_off(store: Store) -> None:
+    """The process dies while the second round is judged."""
+    await until_it_dies(CHIEF, "how many?", "judging_cut_off", options(CrashingStore(store, crash_at=9)))
+
+
 # ------------------------------------------------------------------ hooks around the model
 
 
 def clip(event: BeforeLLM) -> LLMOverride | None:
     if event.turn == 2:
-        return LLMOverride(messages=[UserMessage(text="in short: é"), *event.messages[1:]], tools=event.tools[:1])
+        return LLMOverride(
+            messages=[UserMessage(text="in short: é"), *event.messages[1:]], tools=event.tools[:1]
+        )
     return None
 
 
@@ -223,7 +245,12 @@ async def overridden(store: Store) -> None:
 def more(info: LimitInfo) -> LimitDecision:
     if info.limit == "maxTurns":
         return Extend(Budget(max_turns=int(info.cap) + 1))
-    return Suspend(None if info.spent > Decimal(100) else "Dig on?") if info.handle else Stop()
+    return Suspend("Dig on?" if info.spent == Decimal(2) else None)
+
+
+def no_more(info: LimitInfo) -> LimitDecision:
+    decision = more(info)
+    return Stop() if isinstance(decision, Suspend) else decision
 
 
 MINER = Agent("miner", does="Digs.", tools=[rate], budget=Budget(max_turns=1))
@@ -233,16 +260,17 @@ def asking(store: Store) -> dict[str, Any]:
     return options(store) | {"on_limit": more, "budget": Budget(max_tool_calls=2)}
 
 
+def stopping(store: Store) -> dict[str, Any]:
+    return asking(store) | {"on_limit": no_more}
+
+
 async def budget_asked(store: Store) -> None:
     await MINER.run("dig", run_id="budget_asked", **asking(store))
 
 
-def stops(info: LimitInfo) -> LimitDecision:
-    return Stop()
-
-
-def stopping(store: Store) -> dict[str, Any]:
-    return options(store) | {"on_limit": stops, "budget": Budget(max_tool_calls=2, max_turns=4)}
+async def limit_cut_off(store: Store) -> None:
+    """The process dies while `on_limit` is asked."""
+    await until_it_dies(MINER, "dig", "limit_cut_off", asking(CrashingStore(store, crash_at=3)))
 
 
 async def budget_stopped(store: Store) -> None:

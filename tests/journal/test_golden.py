@@ -45,7 +45,12 @@ async def stored(path: Path, store: Store, *, run_id: str | None = None) -> Stor
     name = run_id or name_of(path)
     rows = records(path)
     claim = await store.create(
-        name, rows, agent=RUNS[name_of(path)].agent.name, owner=owner, now=START, until=START + timedelta(seconds=30)
+        name,
+        rows,
+        agent=RUNS[name_of(path)].agent.name,
+        owner=owner,
+        now=START,
+        until=START + timedelta(seconds=30),
     )
     await store.append(name, (), after=rows[-1].last, epoch=claim.epoch, status="", release=True)
     return store
