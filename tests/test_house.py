@@ -120,7 +120,6 @@ ANY_OF_USERS = {
     "overt.LLMOverride": "tools of whatever deps",
     "overt.Loop.resume": "as Runtime.resume",
     "overt.Options": "verify_answer takes answers of any type",
-    "overt.Loop.resume": "as Runtime.resume",
     "overt.Runtime.resume": "answers to any question, of whatever type",
     "overt.Runtime.resume_sync": "as resume",
     "overt.Runtime.stream": "as resume",
