@@ -17,6 +17,8 @@ from overt.result import State
 
 __all__ = ("Log", "check_drift", "fold", "load", "refold", "trace_lines")
 
+SETTLED = (CallState.DONE, CallState.FINAL)
+
 Log = list[tuple[int, int, list[f.Fact]]]
 """Position of the first fact, time, facts: one entry a record."""
 
@@ -72,7 +74,7 @@ def check_drift(tree: Tree, crew: Crew, entry: str) -> None:
     """Refuse code that cannot carry on what is open.
 
     Raises:
-        SpecDrift: An agent or tool in use is gone, or its `on_replay` changed.
+        SpecDrift: An agent or tool in use is gone, its `on_replay` changed, or a type no longer takes what there is.
     """
     if tree.agent != entry:
         raise SpecDrift(
@@ -102,24 +104,31 @@ def _check_tools(tree: Tree, node: Node, wake: Wake, member: Member) -> None:
     """Every tool this wake has used counts: a replay enters it again, or is given what it returned."""
     where = f"run {tree.run_id}: tool {{!r}} of agent {node.agent!r}"
     plan: Mapping[str, str] = node.plan.tools if node.plan is not None else {}
-    used = {memory.tool for memory in wake.memory.values()}
-    for name in sorted(used - ({"task"} if member.task is not None else set())):
-        tool = member.tools.get(name)
+    for name in sorted({memory.tool for memory in wake.memory.values()}):
         what = f"while the wake that used it in {node.id} is open"
-        if tool is None:
+        if member.tool(name) is None:
             raise SpecDrift(f"{where.format(name)} is gone {what}; add it, or close the run")
-        before = plan.get(name)
-        if before is not None and before != tool.on_replay:
+        before, tool = plan.get(name), member.tools.get(name)
+        if before is not None and tool is not None and before != tool.on_replay:
             raise SpecDrift(f"{where.format(name)} was {before!r} and is {tool.on_replay!r} {what}")
     for call in wake.batch or ():
-        if call.error is not None or call.task or call.state == CallState.DONE:
+        tool_now = member.tool(call.name)
+        if call.error is not None or call.task or call.state in SETTLED or tool_now is None:
             continue
         try:
-            member.tools[call.name].canonical(call.args)
+            tool_now.canonical(call.args)
         except (ValueError, TypeError) as error:
             raise SpecDrift(
                 f"{where.format(call.name)} no longer takes the arguments of its open call {call.id} in {node.id}: "
                 f"{error}"
+            ) from error
+    if wake.final and wake.output is not None:
+        try:
+            member.load(wake.output, wake.text)
+        except (ValueError, TypeError) as error:
+            raise SpecDrift(
+                f"run {tree.run_id}: the final answer of {node.id}, which is not through yet, no longer fits the "
+                f"output_type of {node.agent!r}: {error}"
             ) from error
 
 
