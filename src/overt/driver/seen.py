@@ -179,7 +179,9 @@ class Seen:
         wake.verdicts = []
         self._last[handle] = []
         for id, edit in self._edits[handle].items():
-            self._calls[handle][id].edit = edit
+            call = self._calls[handle][id]
+            memory = wake.memory.get(call.key)
+            call.edit = edit if memory is None or memory.edit is None else memory.edit
         return wake
 
     # ----------------------------------------------------------- turns and calls
