@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from overt import Agent, Answer, Ask, GuardrailEvent, Hooks, Ruling, ToolOverride
+from overt import Agent, Answer, Ask, Budget, GuardrailEvent, Hooks, Ruling, ToolOverride
 from overt import events as e
 from overt.core import facts as f
 from overt.core import inputs as i
@@ -69,7 +69,7 @@ def test_what_came_before_a_limit_stop_is_not_counted_anew() -> None:
 def test_calls_of_a_reply_that_was_dropped_do_not_count() -> None:
     sim = Sim(plan())
     sim.begin()
-    sim.reply("", asks("u"), finish="length")
+    sim.reply("", asks("u"), finish="content_filter")
     assert sim.result().status == "error"
     sim.step(i.Recover(None, failed=True))
     sim.reply("", asks("u"), asks("ask"))
@@ -178,3 +178,15 @@ def test_events_past_a_position_need_all_before_it() -> None:
     whole = list(event_views(log, 0))
     for after in range(len(whole) + 1):
         assert list(event_views(log, after)) == whole[after:]
+
+
+async def test_arguments_an_approver_changed_start_after_a_rewind_to_a_limit_stop() -> None:
+    agent = Agent(
+        "a", does="x", tools=[price], guardrails=[lambda event: Ask("Really?")], budget=Budget(max_turns=1)
+    )
+    _, runtime = await run(agent, MockModel([call("price", item="ale"), say("done")]))
+    result = await runtime.extend(Budget(max_turns=9))
+    assert result.pending is not None
+    await runtime.resume(Answer(id=result.pending.id, ok=True, data={"arguments": {"item": "tea"}}))
+    events = check(list(runtime._driver.log))
+    assert the(e.ToolStarted, events).call.arguments == {"item": "tea"}
