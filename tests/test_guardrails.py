@@ -339,6 +339,19 @@ async def test_a_rule_that_takes_too_long_denies(how: str) -> None:
     assert reached[0].said == [f"denied: guardrail '{name}' did not say within 2.5 s"] * 2
 
 
+async def test_what_is_derived_from_a_ruling_counts_as_it() -> None:
+    class Fine(Allow):
+        pass
+
+    class Never(Deny):
+        pass
+
+    world = World([call("danger"), call("safe")], own=[rule({"danger": Never("no"), "safe": Fine()})])
+    reached = await run(world)
+    assert world.ran == ["safe 1"]
+    assert reached.said == ["denied: no", "fine 1"]
+
+
 # ------------------------------------------------------------------ whose calls
 
 
