@@ -541,6 +541,18 @@ async def test_a_when_that_raises_denies(raised: BaseException) -> None:
     )
 
 
+async def test_a_when_that_changes_what_it_is_shown_changes_nothing() -> None:
+    def when(arguments: Any) -> bool:
+        arguments["n"] = 0
+        return True
+
+    world = World(call("danger", n=7), own=[require_approval("danger", when=when)])
+    reached = await run(world)
+    (request,) = reached.runtime.pendings()
+    assert request.prompt == "Allow danger(n=7)?"
+    assert request.data["call"] == {"tool": "danger", "arguments": {"n": 7}}
+
+
 KINDS: list[Callable[..., Any]] = [asking, denying]
 
 
