@@ -13,7 +13,7 @@ from overt.testing import call, say
 from overt.testing.mock import Reply
 from tests.suspend_kit import agent, approve
 
-__all__ = ("ENTRY", "Tool", "all_of", "kinds", "read", "team", "worker")
+__all__ = ("ENTRY", "Tool", "all_of", "facts", "kinds", "read", "team", "worker")
 
 ENTRY = "root/w.1"
 
@@ -57,6 +57,11 @@ async def all_of(stream: RunStream[Any], *, into: list[Event] | None = None) -> 
         async for event in stream:
             events.append(event)  # those before an error count
     return events
+
+
+def facts(events: list[Event]) -> list[Event]:
+    """Those that stand in the journal."""
+    return [event for event in events if event.kind not in ("text", "reasoning", "result")]
 
 
 def kinds(events: list[Event]) -> list[str]:

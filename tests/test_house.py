@@ -122,6 +122,7 @@ ANY_OF_USERS = {
     "overt.Options": "verify_answer takes answers of any type",
     "overt.Runtime.resume": "answers to any question, of whatever type",
     "overt.Runtime.resume_sync": "as resume",
+    "overt.Runtime.stream": "as resume",
     "overt.Tool.bind": "arguments of a function whose types are known to it alone",
     "overt.ToolContext": "answers of any type, in the order of the questions",
     "overt.ToolContext.answer": "the latest answer, of whatever type",

@@ -18,8 +18,9 @@ from overt.events import AnswerGiven, Event, RequestOpened, ResultReady
 from overt.journal.store import Store
 from overt.stores import MemoryStore, SQLiteStore
 from overt.testing import MockModel, call, say
+from overt.testing.mock import Reply
 from tests.driver.support import SlowStore, settle, tasks
-from tests.stream_kit import ENTRY, Tool, all_of, kinds, team, worker
+from tests.stream_kit import ENTRY, Tool, all_of, facts, kinds, team, worker
 from tests.suspend_kit import agent, approve, first, yes
 
 
@@ -37,16 +38,16 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 async def test_every_fact_is_an_event_and_the_result_comes_last(store: Store) -> None:
     stream = worker(Tool(waits=False)).stream("go", store=store)
     events = await all_of(stream)
-    *facts, last = events
-    assert tuple(facts) == stream.runtime.events()
-    assert [event.position for event in facts] == list(range(1, len(facts) + 1))
+    stored, last = facts(events), events[-1]
+    assert tuple(stored) == stream.runtime.events()
+    assert [event.position for event in stored] == list(range(1, len(stored) + 1))
     assert isinstance(last, ResultReady)
-    assert (last.position, last.handle) == (len(facts), ENTRY)
+    assert (last.position, last.handle) == (len(stored), ENTRY)
     assert last.result == stream.runtime.result() == await stream.result()
     assert {"wake", "turn", "tool_started", "tool_finished", "settled", "closed"} <= set(kinds(events))
     plain, runtime = await worker(Tool(waits=False)).run("go", store=store)
     assert last.result.model_copy(update={"run_id": plain.run_id}) == plain
-    assert [e.kind for e in runtime.events()] == kinds(facts)
+    assert [e.kind for e in runtime.events()] == kinds(stored)
 
 
 async def test_a_tool_is_seen_before_it_runs(store: Store) -> None:
@@ -94,8 +95,8 @@ async def test_a_question_three_levels_down_is_seen_with_its_path(policy: Resume
     runtime = await Runtime.open(who, stream.runtime.id, store=store)
     seen = len(runtime.events())
     more = await all_of(runtime.stream(answer=yes(last.result)))
-    assert [e.position for e in more[:-1]] == list(range(seen + 1, seen + len(more)))
-    assert tuple(more[:-1]) == runtime.events(after=seen)
+    assert [e.position for e in facts(more)] == list(range(seen + 1, seen + 1 + len(facts(more))))
+    assert tuple(facts(more)) == runtime.events(after=seen)
     assert [(e.request_id, e.inline) for e in more if isinstance(e, AnswerGiven)] == [
         (asked[0].request.id, False)
     ]
@@ -115,7 +116,7 @@ async def test_a_question_that_is_answered_at_once_is_seen_as_well(store: Store)
     ]
     assert order == ["request", "answer", "settled"]
     assert [e.inline for e in events if isinstance(e, AnswerGiven)] == [True]
-    assert tuple(events[:-1]) == stream.runtime.events()
+    assert tuple(facts(events)) == stream.runtime.events()
     assert (await stream.result()).text == "top"
 
 
@@ -125,9 +126,9 @@ async def test_a_loop_is_streamed_prompt_by_prompt(store: Store) -> None:
         "w", does="works", tools=[approve], model=MockModel(prompts=[[say("one")], [call("approve")]])
     ).loop(store=store)
     events = await all_of(loop.stream("1"))
-    seen = len(events) - 1
+    seen = len(facts(events))
     more = await all_of(loop.stream("2", model=other))
-    assert [e.position for e in more[:-1]] == list(range(seen + 1, seen + len(more)))
+    assert [e.position for e in facts(more)] == list(range(seen + 1, seen + 1 + len(facts(more))))
     assert (loop.result().text, loop.result().total_tokens, len(other.requests)) == ("other", 200, 1)
     assert kinds(await all_of(loop.stream("3")))[-2:] == ["parked", "result"]
     refused = loop.stream("4")
@@ -237,7 +238,7 @@ async def test_wrong_arguments_are_told_at_once() -> None:
 
 
 async def test_reading_on_behind_any_event_gives_exactly_the_rest(store: Store) -> None:
-    whole = len(await all_of(worker(Tool(waits=False)).stream("go"))) - 1
+    whole = len(facts(await all_of(worker(Tool(waits=False)).stream("go"))))
     for last in range(1, whole + 1):
         work = Tool(waits=False)
         stream = worker(work).stream("go", store=store)
@@ -249,9 +250,9 @@ async def test_reading_on_behind_any_event_gives_exactly_the_rest(store: Store) 
                     break
         runtime = await Runtime.open(worker(work), stream.runtime.id, store=store)
         rest = await all_of(runtime.stream(after=last))
-        assert (*seen, *rest[:-1]) == runtime.events()
+        assert (*facts(seen), *facts(rest)) == runtime.events()
         assert (runtime.result().text, rest[-1].kind) == ("done", "result")
-        assert (await all_of(runtime.follow(after=last)))[:-1] == rest[:-1]
+        assert facts(await all_of(runtime.follow(after=last))) == facts(rest)
         assert kinds(await all_of(runtime.follow(after=10**9))) == ["result"]
 
 
@@ -262,11 +263,11 @@ async def test_without_a_position_only_what_is_new_is_read(store: Store) -> None
     seen = len(runtime.events())
     only = await all_of(runtime.stream())
     assert kinds(only)[-1] == "result"
-    assert all(event.position > seen for event in only[:-1])
+    assert all(event.position > seen for event in facts(only))
     assert runtime.result().status is Status.PENDING
     seen = len(runtime.events())
     events = await all_of(runtime.stream(answer=yes(parked)))
-    assert tuple(events[:-1]) == runtime.events(after=seen)
+    assert tuple(facts(events)) == runtime.events(after=seen)
     assert events[0].position == seen + 1
 
 
@@ -277,7 +278,7 @@ async def test_what_another_process_did_meanwhile_is_read_first(store: Store) ->
     seen = len(runtime.events())
     await other.resume(yes(parked))
     events = await all_of(runtime.stream())
-    assert tuple(events[:-1]) == other.events(after=seen)
+    assert tuple(facts(events)) == other.events(after=seen)
     assert events[-1].kind == "result"
     assert (await runtime.recover()).status is Status.DONE
 
@@ -308,8 +309,8 @@ async def test_two_follow_while_another_drives(store: Store) -> None:
         group.start_soon(leaves)
     assert tasks() == before
     whole, rest = sorted(seen, key=len, reverse=True)
-    assert tuple(whole[:-1]) == runtime.events()
-    assert rest[:-1] == whole[3:-1]
+    assert tuple(facts(whole)) == runtime.events()
+    assert facts(rest) == facts(whole)[3:]
     for events in (whole, rest):
         assert isinstance(events[-1], ResultReady)
         assert events[-1].result == runtime.result()
@@ -320,7 +321,7 @@ async def test_to_follow_what_is_at_rest_ends_at_once(store: Store) -> None:
     parked, runtime = await who.run("go", store=store)
     opened = await Runtime.open(who, runtime.id, store=store)
     events = await all_of(opened.follow())
-    assert tuple(events[:-1]) == opened.events()
+    assert tuple(facts(events)) == opened.events()
     assert isinstance(events[-1], ResultReady)
     assert events[-1].result == parked
     assert (await store.info(runtime.id)).owner is None
@@ -344,7 +345,7 @@ async def test_it_follows_from_one_verb_into_the_work_in_the_background() -> Non
         work.go_on.set()
         await runtime.wait(handle)
     assert seen[-1].kind == "result"
-    assert tuple(seen[:-1]) == runtime.events()
+    assert tuple(facts(seen)) == runtime.events()
 
 
 # ------------------------------------------------------------------ slow readers
@@ -357,26 +358,30 @@ async def test_a_slow_reader_slows_nothing_and_misses_nothing(store: Store) -> N
         followers = await all_of(stream.runtime.follow())
         assert stream.runtime.result().status is Status.DONE
         seen += [event async for event in stream]
-    assert tuple(seen[:-1]) == stream.runtime.events()
-    assert followers[:-1] == seen[:-1]
+    assert tuple(facts(seen)) == stream.runtime.events()
+    assert facts(followers) == facts(seen)
 
 
-async def test_what_waits_to_be_read_is_in_the_journal_and_nowhere_else() -> None:
-    script = [call("work")] * 40 + [say("done")]
+async def test_what_waits_to_be_read_is_the_journal_and_one_text_a_reply() -> None:
+    text = "a word or two " * 20
+    script: list[Reply] = [[say(text), call("work")] for _ in range(40)]
     work = Tool(waits=False)
-    who = agent(script, work.tool, budget=Budget(max_turns=50))
+    model = MockModel([*script, say(text)], chunk=3)
+    who = Agent("w", does="works", tools=[work.tool], model=model, budget=Budget(max_turns=50))
     async with who.stream("go") as stream:
         await stream.__anext__()
         await all_of(stream.runtime.follow())
-        feed = stream._feed
-        assert len(feed._pieces) == len(feed._unread) == 0
-        assert feed._told == len(stream.runtime.events()) > 160
-        assert len([event async for event in stream]) == feed._told
+        assert len(stream._feed._pieces) == 41
+        seen = [event async for event in stream]
+    assert [event.text for event in seen if event.kind == "text"] == [text] * 41
+    # Each before the reply it is part of, and after what led to it.
+    spoken = [event.kind for event in seen if event.kind in ("text", "turn", "tool_finished")]
+    assert spoken == ["text", "turn", "tool_finished"] * 40 + ["text", "turn"]
 
 
 async def test_a_reader_that_never_waits_lets_others_run() -> None:
     work = Tool(waits=False)
-    who = agent([call("work")] * 40 + [say("done")], work.tool, budget=Budget(max_turns=50))
+    who = agent([call("work")] * 80 + [say("done")], work.tool, budget=Budget(max_turns=100))
     _, runtime = await who.run("go")
     ran = 0
 
@@ -390,7 +395,7 @@ async def test_a_reader_that_never_waits_lets_others_run() -> None:
         await stream.__anext__()
         group.start_soon(other)
         async for event in stream:
-            if event.position == 160:
+            if event.position == 320:
                 break
         assert ran >= 1
         group.cancel_scope.cancel()
@@ -408,7 +413,7 @@ async def test_a_store_that_fails_is_told_to_the_reader() -> None:
         await all_of(stream, into=seen)
     assert tasks() == before
     stored = (await store.inner.info(stream.runtime.id)).position
-    assert [event.position for event in seen] == list(range(1, stored + 1))
+    assert [event.position for event in facts(seen)] == list(range(1, stored + 1))
     with pytest.raises(StoreError, match="disk full"):
         await all_of(stream.runtime.follow())
 

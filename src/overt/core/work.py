@@ -20,6 +20,10 @@ from overt.result import Limit, State
 __all__ = ("consider_all", "replied")
 
 
+READY = (CallState.NEW, CallState.DONE, CallState.REFUSED, CallState.FINAL)
+"""Where every call of a parked wake that may go on stands."""
+
+
 def consider_all(d: Desk) -> None:
     """Look at every touched handle until nothing moves any more."""
     while d.touched:
@@ -40,10 +44,7 @@ def _consider(d: Desk, node: Node) -> None:
         node.state is State.SUSPENDED
         and node.queued is None
         and wake.asks is None
-        and all(
-            c.state in (CallState.NEW, CallState.DONE, CallState.REFUSED, CallState.FINAL)
-            for c in wake.batch or ()
-        )
+        and all(c.state in READY for c in wake.batch or ())
     ):
         go_on(d, node)
 

@@ -19,6 +19,8 @@ __all__ = ("Log", "check_drift", "fold", "load", "refold", "trace_lines")
 
 Log = list[tuple[int, int, list[f.Fact]]]
 """Position of the first fact, time, facts: one entry a record."""
+AGENT = "agent"
+"""Stands for `on_replay` of a tool that is an agent."""
 
 
 def fold(tree: Tree, log: Log, rec: Record, run_id: str) -> None:
@@ -72,7 +74,7 @@ def check_drift(tree: Tree, crew: Crew, entry: str) -> None:
     """Refuse code that cannot carry on what is open.
 
     Raises:
-        SpecDrift: An agent or tool in use is gone, or its `on_replay` changed.
+        SpecDrift: An agent or tool in use is gone, its `on_replay` changed, or a type no longer takes what there is.
     """
     if tree.agent != entry:
         raise SpecDrift(
@@ -101,25 +103,37 @@ def _may_go_on(wake: Wake | None) -> bool:
 def _check_tools(tree: Tree, node: Node, wake: Wake, member: Member) -> None:
     """Every tool this wake has used counts: a replay enters it again, or is given what it returned."""
     where = f"run {tree.run_id}: tool {{!r}} of agent {node.agent!r}"
-    plan: Mapping[str, str] = node.plan.tools if node.plan is not None else {}
+    plan: Mapping[str, str] = {}
+    if node.plan is not None:
+        plan = {**node.plan.tools, **dict.fromkeys(node.plan.delegates, AGENT)}
     used = {memory.tool for memory in wake.memory.values()}
     for name in sorted(used - ({"task"} if member.task is not None else set())):
-        tool = member.tools.get(name)
         what = f"while the wake that used it in {node.id} is open"
-        if tool is None:
+        if member.tool(name) is None:
             raise SpecDrift(f"{where.format(name)} is gone {what}; add it, or close the run")
         before = plan.get(name)
-        if before is not None and before != tool.on_replay:
-            raise SpecDrift(f"{where.format(name)} was {before!r} and is {tool.on_replay!r} {what}")
+        now = member.tools[name].on_replay if name in member.tools else AGENT
+        if before is not None and before != now:
+            raise SpecDrift(f"{where.format(name)} was {before!r} and is {now!r} {what}")
     for call in wake.batch or ():
-        if call.error is not None or call.task or call.state == CallState.DONE:
+        if call.error is not None or call.task or call.state in (CallState.DONE, CallState.FINAL):
             continue
         try:
-            member.tools[call.name].canonical(call.args)
+            member.tools[call.name].canonical(call.run_args)
         except (ValueError, TypeError) as error:
             raise SpecDrift(
                 f"{where.format(call.name)} no longer takes the arguments of its open call {call.id} in {node.id}: "
                 f"{error}"
+            ) from error
+    if wake.output is not None:
+        try:
+            if member.output is None:
+                raise TypeError("it answers in text")
+            member.output.load(wake.output)
+        except (ValueError, TypeError) as error:
+            raise SpecDrift(
+                f"run {tree.run_id}: the answer {node.id} has given, which is still looked at, no longer fits the "
+                f"output_type of {node.agent!r}: {error}"
             ) from error
 
 
