@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from overt.core import facts as f
 from overt.core.admission import start
-from overt.core.budget import admit_tool
+from overt.core.budget import admit_tool, turn_cap, turn_stop
 from overt.core.delegation import offers_delegates, offers_task, refusal, target
 from overt.core.desk import Desk
 from overt.core.policing import ask_checks, settled_before
 from overt.core.tree import Call, CallState, Node, Wake
-from overt.result import State
+from overt.result import Limit, State
 
 __all__ = ("enter_new", "offers_delegates", "offers_task")
 
@@ -17,8 +17,13 @@ __all__ = ("enter_new", "offers_delegates", "offers_task")
 def enter_new(d: Desk, node: Node, wake: Wake) -> None:
     """Enter, in call order, every call that is to be entered and fits."""
     unseen: list[Call] = []
+    over = wake.turns >= turn_cap(node)
     for call in wake.batch or ():
         if call.state != CallState.NEW:
+            continue
+        if over and not call.drew:
+            # Whatever let the wake go on has not raised the cap that keeps these out.
+            d.emit(f.CallRefused(node.id, call.id, str(Limit.MAX_TURNS), turn_stop(node).at))
             continue
         if call.error is not None:
             d.emit(f.CallReturned(node.id, call.id, 0, call.error, True))
