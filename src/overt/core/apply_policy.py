@@ -106,6 +106,8 @@ def go_past(wake: Wake, limit: str, at: str) -> None:
         if call.state == CallState.REFUSED:
             call.state = CallState.NEW
             call.limit = call.at = None
+            # A clearance is for the entry right after it; this one may come after a month.
+            call.cleared = False
 
 
 def _verify_asked(tree: Tree, fact: f.VerifyAsked) -> None:
