@@ -408,6 +408,37 @@ async def test_an_edit_and_a_reply_hold_although_the_rule_is_gone(policy: Resume
         assert (result.status, world.ran) == (Status.DONE, ran)
 
 
+@policies
+@pytest.mark.parametrize("gone", [False, True])
+async def test_a_question_that_was_given_up_with_its_wake_is_asked_again(
+    policy: ResumePolicy, gone: bool
+) -> None:
+    """The wake failed beside it, and its request was cancelled. Nobody has said yes since."""
+    broken = [True]
+
+    def after_tool(event: AfterTool) -> ToolOverride | None:
+        if broken[0]:
+            raise ValueError("a hook")
+        return None
+
+    store = MemoryStore()
+    mood = Mood(Ask("may it?"))
+    world = World(
+        [call("safe"), call("danger")], own=[mood.rule], more={"hooks": Hooks(after_tool=after_tool)}
+    )
+    result, runtime = await world.worker().run("go", resume_policy=policy, store=store, run_id="r")
+    assert (result.status, runtime.pendings(), world.ran) == (Status.ERROR, (), ["safe 1"])
+    broken[0] = False
+    world.own = [] if gone else world.own
+    runtime = await Runtime.open(world.worker(), "r", store=store)
+    result = await runtime.recover()
+    request = first(result)
+    assert (request.prompt, world.ran) == ("may it?", ["safe 1"])
+    result = await runtime.resume(no(request))
+    assert result.status is Status.DONE
+    assert set(world.ran) == {"safe 1"}
+
+
 async def test_a_question_that_was_given_up_at_a_limit_is_asked_again() -> None:
     store = MemoryStore()
     world = World([call("safe", n=1), call("danger"), call("safe", n=2)], own=[asking("danger")])
