@@ -570,6 +570,16 @@ async def test_a_hook_that_changes_an_approved_call_otherwise_has_it_asked_about
     assert world.ran == ["danger 51"]
 
 
+async def test_a_result_a_hook_gave_at_the_turn_cap_is_given_when_the_wake_goes_on() -> None:
+    hooks = Hooks(before_tool=lambda event: ToolOverride(result=ToolResult("from the cache")))
+    world = World(call("danger"), own=[rule({})], more={"hooks": hooks, "budget": Budget(max_turns=1)})
+    result, runtime = await world.worker().run("go")
+    assert (result.limit, world.ran) == ("maxTurns", [])
+    result = await runtime.extend(Budget(max_turns=3))
+    assert (result.status, world.ran) == (Status.DONE, [])
+    assert tools_said(runtime.transcript(HANDLE)) == ["from the cache"]
+
+
 # ------------------------------------------------------------------ three levels down
 
 
