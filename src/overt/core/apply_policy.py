@@ -36,7 +36,8 @@ def _checks_done(tree: Tree, fact: f.ChecksDone) -> None:
     for id, ruling in zip(effect.calls, fact.rulings, strict=True):
         call = call_of(wake, id)
         call.state = CallState.NEW
-        call.seen = True
+        # A result a hook gave is not seen through until the call has it: a limit may come in between.
+        call.seen = call.seen or ruling.output is None
         call.cleared = ruling.ruling in ("allow", "approved") and ruling.output is None
         if ruling.edit is not None:
             call.edit = ruling.edit
@@ -106,6 +107,8 @@ def go_past(wake: Wake, limit: str, at: str) -> None:
         if call.state == CallState.REFUSED:
             call.state = CallState.NEW
             call.limit = call.at = None
+            # A clearance is for the entry right after it; this one may come after a month.
+            call.cleared = False
 
 
 def _verify_asked(tree: Tree, fact: f.VerifyAsked) -> None:

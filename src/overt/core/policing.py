@@ -17,7 +17,10 @@ __all__ = ("act_on", "ask_checks", "checks_ruled", "denied_text", "settled_befor
 
 
 def settled_before(d: Desk, node: Node, wake: Wake, call: Call) -> bool:
-    """Give a call what an answer said of it, for good: it was declined, or has a reply in the tool's place."""
+    """Give a call what an answer said of it, for good: it was declined, or has a reply in the tool's place.
+
+    What a rule asked and nobody answered before the wake ended is asked again: it binds, also where the rule is gone.
+    """
     memory = wake.memory[call.key]
     if memory.declined is not None:
         d.emit(f.CallDenied(node.id, call.id, memory.declined, declined=True))
@@ -29,6 +32,10 @@ def settled_before(d: Desk, node: Node, wake: Wake, call: Call) -> bool:
         if given is not None and given.by is not None:
             metadata["by"] = given.by
         d.emit(f.CallReturned(node.id, call.id, 0, memory.reply, False, json.dumps(metadata)))
+        return True
+    asked = None if memory.guard is None else d.tree.requests[memory.guard]
+    if asked is not None and asked.status == "cancelled":
+        ask_of_guard(d, node, wake, call, asked.question, diverged=False)
         return True
     return False
 

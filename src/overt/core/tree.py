@@ -106,6 +106,7 @@ class Wake:
         "batch",
         "by_id",
         "bytes_kept",
+        "capped",
         "check",
         "checkpoint",
         "claimed",
@@ -205,6 +206,8 @@ class Wake:
         self.partial: str = ""
         self.unused_answers: list[str] = []
         self.unused_children: list[str] = []
+        self.capped: bool = False
+        """Whether the cap on turns kept calls of this batch out."""
         self.check: int = 0
         """The open effect of the wake itself that is no model call, or 0."""
         self.asks: str | None = None
