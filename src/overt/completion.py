@@ -24,8 +24,9 @@ class Attempt(Generic[OutputT]):
     Attributes:
         text: The final text; of typed output its JSON.
         output: The output as the declared type; the text itself for `str`.
-        tool_calls: Every call that was entered and its result, over all rounds of the attempt, in the order the calls
-            were first made. Delegations are calls of `task`.
+        tool_calls: Every call that has a result of its own, and that result, over all rounds of the attempt, in the
+            order the calls were made and with the arguments that ran. Delegations are calls of `task`. Calls that were
+            denied, declined, invalid or not run are not in it.
         number: The gate's round, from 1.
     """
 

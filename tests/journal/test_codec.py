@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import GenericAlias
 from typing import Any, get_type_hints
 
 import pytest
@@ -55,7 +56,8 @@ FIELDS[tuple[str, ...] | None] = st.none() | FIELDS[tuple[str, ...]]
 for part in (f.Caps, f.Tokens, f.ErrorSpec, f.Question, f.Said, f.RulingSpec, f.CallSpec):
     FIELDS[part] = nested(part)
     FIELDS[part | None] = st.none() | FIELDS[part]
-    FIELDS[tuple[part, ...]] = st.lists(FIELDS[part], max_size=3).map(tuple)
+    # As an expression, because `part` is no type to a checker.
+    FIELDS[GenericAlias(tuple, (part, ...))] = st.lists(FIELDS[part], max_size=3).map(tuple)
 
 any_fact: st.SearchStrategy[f.Fact] = st.one_of([nested(cls) for cls in f.FACTS.values()])
 

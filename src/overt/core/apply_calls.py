@@ -206,6 +206,7 @@ def _call_entered(tree: Tree, fact: f.CallEntered) -> None:
     memory = wake.memory[call.key]
     reuse = node.plan is not None and node.plan.tools.get(call.name) == "reuse"
     memory.unsettled = reuse
+    memory.ran = call.run_args
     if not call.drew and memory.finished and not reuse and tree.replays is not None:
         tree.replays.rerun.append((node.id, call.name, call.run_args, call.key))
     draw(node, call)
@@ -255,7 +256,8 @@ def _delegated(tree: Tree, fact: f.Delegated) -> None:
     call.state = CallState.WAITING
     call.child = fact.child
     wake.extended = None
-    wake.memory[call.key].child = fact.child
+    memory = wake.memory[call.key]
+    memory.child, memory.ran = fact.child, call.run_args
     tree.nodes[fact.child].task_call = call.id
     draw(node, call)
 

@@ -55,6 +55,7 @@ class Memory:
         "metadata",
         "once",
         "output",
+        "ran",
         "replaced",
         "reply",
         "slots",
@@ -94,6 +95,8 @@ class Memory:
         """Canonical arguments an answer put in place."""
         self.reply: str | None = None
         """What an answer gave in the tool's place."""
+        self.ran: str | None = None
+        """Canonical arguments of its last entry, or delegation; `None` where there was none."""
 
     def doubt(self) -> str | None:
         """Return the label of a `once` block in doubt, `""` for the call itself, `None` for no doubt."""

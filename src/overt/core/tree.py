@@ -235,6 +235,11 @@ class Wake:
         """The transcript up to the checkpoint, where a hook has replaced it since."""
         self.full_input: int = 0
 
+    def kept(self) -> frozenset[str]:
+        """Return the keys of calls whose results the checkpoint has: a rewind does not make them again."""
+        again = {c.key for c in self.checkpoint.batch or () if c.state != CallState.DONE}
+        return self.checkpoint.claimed - again
+
     def set_batch(self, batch: list[Call] | None) -> None:
         """Take over a batch; only `apply` does."""
         self.batch = batch

@@ -104,13 +104,13 @@ def _repeats(tree: Tree, request: RequestState, *, parked: bool) -> tuple[tuple[
         if wake is None or not (node.state is State.SUSPENDED or (parked and node.state is State.RUNNING)):
             continue
         turns += wake.turns - wake.turns_kept
-        again = {c.key for c in wake.checkpoint.batch or () if c.state != CallState.DONE}
-        kept = wake.checkpoint.claimed - again
+        kept = wake.kept()
         tools: Mapping[str, str] = node.plan.tools if node.plan is not None else {}
         calls += [
-            replayed(node.id, memory.tool, memory.edit or memory.args, memory.key)
+            replayed(node.id, memory.tool, memory.ran, memory.key)
             for memory in wake.memory.values()
             if memory.finished
+            and memory.ran is not None
             and memory.finished_in == wake.attempt
             and memory.key in wake.claimed
             and memory.key not in kept

@@ -31,12 +31,20 @@ __all__ = ("perform_limit", "perform_verify")
 
 
 def _work(wake: Wake) -> list[tuple[ToolCall, ToolResult]]:
-    """Every call of the attempt that came to a result of its own, in the order they were first made."""
+    """Every call of the attempt that came to a result of its own, in the order they were made.
+
+    What a limit stop has kept of an earlier attempt is work of this one too: the transcript has it.
+    """
+    kept = wake.kept()
+    mine = [
+        m
+        for m in wake.memory.values()
+        if m.finished and m.key in wake.claimed and (m.finished_in == wake.attempt or m.key in kept)
+    ]
+    mine.sort(key=lambda m: int(m.call.removeprefix("c")))
     done: list[tuple[ToolCall, ToolResult]] = []
-    for memory in wake.memory.values():
-        if not memory.finished or memory.finished_in != wake.attempt or memory.key not in wake.claimed:
-            continue
-        arguments = from_json(memory.args if memory.edit is None else memory.edit)
+    for memory in mine:
+        arguments = from_json(memory.args if memory.ran is None else memory.ran)
         call = trusted(ToolCall, id=memory.call, name=memory.tool, arguments=arguments)
         metadata: dict[str, object] = {} if memory.metadata is None else from_json(memory.metadata)
         done.append((call, ToolResult(memory.output, is_error=memory.is_error, metadata=metadata)))

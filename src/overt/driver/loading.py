@@ -74,7 +74,7 @@ def check_drift(tree: Tree, crew: Crew, entry: str) -> None:
     """Refuse code that cannot carry on what is open.
 
     Raises:
-        SpecDrift: An agent or tool in use is gone, or its `on_replay` changed.
+        SpecDrift: An agent or tool in use is gone, its `on_replay` changed, or a type no longer takes what there is.
     """
     if tree.agent != entry:
         raise SpecDrift(

@@ -107,8 +107,8 @@ def _final(
     try:
         value = output.canonical(invalid[0] if 0 in invalid else asked[0].arguments)
     except (ValueError, TypeError) as error:
-        return (calls[0]._replace(args=None, error=told(error)),), None
-    return (calls[0]._replace(args=None, error=None),), value
+        return tuple(c._replace(args=None, error=told(error)) for c in calls), None
+    return tuple(c._replace(args=None, error=None) for c in calls), value
 
 
 def _parsed(output: OutputSpec, text: str, *, native: bool) -> tuple[str | None, str | None]:
@@ -117,7 +117,7 @@ def _parsed(output: OutputSpec, text: str, *, native: bool) -> tuple[str | None,
         return output.canonical(text), None
     except (ValueError, TypeError) as error:
         if native:
-            return None, f"The final answer does not fit: {told(error)}"
+            return None, told(error)
         return None, f"Give the final answer by calling {FINAL}."
 
 
