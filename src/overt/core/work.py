@@ -198,7 +198,8 @@ def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
         for call in wake.batch or ():
             d.emit(f.CallRefused(node.id, call.id, str(Limit.MAX_TURNS), stopped.at))
         at_limit(d, node, wake, stopped)
-    elif not match_delegations(d, node, wake):
+    # Where rules are asked first, what they deny delegates nothing.
+    elif node.checks or not match_delegations(d, node, wake, wake.batch or ()):
         if inp.ruled and wake.batch is not None:
             act_on(d, node, wake, [(c, s.ruling) for c, s in zip(wake.batch, calls, strict=True) if s.ruling])
         d.touch(node)
