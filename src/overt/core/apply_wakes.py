@@ -225,7 +225,7 @@ def _commit_stop(tree: Tree, node: Node, wake: Wake) -> None:
 def _open_again(wake: Wake, batch: Iterable[Call]) -> None:
     """Calls that were left open at a stop are to be entered when the wake goes on."""
     for c in batch:
-        if c.state not in (CallState.DONE, CallState.CUT):
+        if c.state not in (CallState.DONE, CallState.CUT, CallState.FINAL):
             m = wake.memory.get(c.key)
             c.state = CallState.CUT if m is not None and m.doubt() is not None else CallState.NEW
             c.limit, c.at, c.request = None, None, None
