@@ -119,8 +119,8 @@ def text_ruled(d: Desk, inp: TextRuled, node: Node, wake: Wake, what: str) -> No
     ruling = inp.ruling
     earlier = (wake.approvals or {}).get(what)
     if ruling.ruling == "ask" and ruling.question is not None and earlier is not None:
-        asked = d.tree.requests[earlier]
-        if fits(asked.question, ruling.question):
+        # Right after the answer only a denial counts, whatever the rule would ask now.
+        if wake.agreed == what or fits(d.tree.requests[earlier].question, ruling.question):
             ruling = ruling._replace(ruling="approved", question=None)
     d.emit(f.TextChecked(node.id, inp.effect, what, ruling))
     if ruling.ruling == "deny":
