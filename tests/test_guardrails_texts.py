@@ -26,6 +26,7 @@ from overt import (
     Runtime,
     Status,
     TaskResult,
+    ToolContext,
     tool,
 )
 from overt.core import facts as f
@@ -360,7 +361,8 @@ async def test_several_questions_are_one_and_its_type_is_checked(what: str) -> N
     result, runtime = await Desk().agent(**rules).run("go")
     request = first(result)
     assert request.prompt == "one?\ntwo?"
-    for data in (None, {}, {"days": "many"}, {"arguments": {}}, {"output": "mine"}):
+    bad: list[Any] = [None, {}, {"days": "many"}, {"arguments": {}}, {"output": "mine"}]
+    for data in bad:
         with pytest.raises(InvalidAnswer):
             await runtime.resume(yes(request, data))
     assert runtime.pendings() == (request,)
@@ -395,6 +397,20 @@ async def test_a_question_binds_although_its_rule_is_gone(what: str, policy: Res
             assert desk.bought == bought
 
 
+@kinds
+@pytest.mark.parametrize("inline", [False, True])
+async def test_what_was_just_agreed_to_is_not_asked_about_in_other_words(what: str, inline: bool) -> None:
+    async def wait_for(request: Request) -> Answer[Any] | None:
+        return yes(request)
+
+    agent = Desk().agent(**rules_on(what, Says(Ask("at noon?"), Ask("a second later?"))))
+    options: dict[str, Any] = {"wait_for": wait_for} if inline else {}
+    result, runtime = await agent.run("go", resume_policy=ResumePolicy.CONTINUE, **options)
+    if not inline:
+        result = await runtime.resume(yes(result))
+    assert (result.status, len(facts(runtime, f.WakeAsked))) == (Status.DONE, 1)
+
+
 # ------------------------------------------------------------------ replays
 
 
@@ -424,6 +440,36 @@ async def test_an_approved_answer_nobody_gave_again_is_reported() -> None:
     assert (result.status, result.text) == (Status.DONE, "b")
     assert result.replay is not None
     assert result.replay.unused_answers == (one.id,)
+
+
+async def test_a_replay_that_asks_or_delegates_instead_of_giving_the_approved_answer_strays() -> None:
+    @tool
+    async def wonder(ctx: ToolContext) -> str:
+        """Ask."""
+        await ctx.ask("really?")
+        return "so"
+
+    below = Agent("b", does="works", model=MockModel([say("done below")]))
+    for instead in (call("wonder"), call("task", agent="b", prompt="p")):
+        replies: list[Any] = [say("a"), instead, say("a")]
+        model = MockModel(lambda request, replies=replies: replies.pop(0))
+        agent = Agent(
+            "w",
+            does="answers",
+            model=model,
+            tools=[wonder],
+            team=[below],
+            output_guardrails=[Says(Ask("fine?"))],
+        )
+        result, runtime = await agent.run("go")
+        result = await runtime.resume(yes(result))
+        if result.pending is not None:
+            assert (result.pending.prompt, result.pending.diverged) == ("really?", True)
+        else:
+            assert result.error is not None
+            assert result.error.type == "ReplayDiverged"
+            assert "the approval of the output" in result.error.message
+            assert [h.agent for h in runtime.list()] == ["w"]
 
 
 @pytest.mark.parametrize("bound", [0, 1, 2, 3])
