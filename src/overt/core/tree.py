@@ -99,6 +99,7 @@ class Wake:
     """One unit of work on a handle, over all its attempts."""
 
     __slots__ = (
+        "agreed",
         "approvals",
         "asked",
         "asks",
@@ -140,6 +141,7 @@ class Wake:
         "prompt",
         "reason",
         "rebuy",
+        "replaced",
         "rewind_due",
         "status",
         "strayed",
@@ -184,7 +186,7 @@ class Wake:
         self.bytes_kept: int = 0
         """Bytes up to the checkpoint that no reported input covers: what `Node.bytes_since` goes back to."""
         self.claimed: set[str] = set()
-        """Keys that a call of this attempt has."""
+        """Keys that a call of this attempt has, and `@prompt` and `@output` where that is what was agreed to."""
         self.rewind_due: bool = False
         self.divergences: int = 0
         """Questions that strayed."""
@@ -216,6 +218,10 @@ class Wake:
         """Requests the wake itself has made."""
         self.approvals: dict[str, str] | None = None
         """What was agreed to of the prompt and the final answer: the request."""
+        self.agreed: str | None = None
+        """What somebody has just agreed to: the very prompt or final answer that is checked once more."""
+        self.replaced: tuple[str, ...] = ()
+        """Answered requests about either whose place another question took."""
         self.declined: tuple[str, str] | None = None
         """What was declined, the prompt or the final answer, and why."""
         self.unchecked: bool = False
