@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 import overt.compaction
 from overt import (
+    Agent,
     AssistantMessage,
+    Budget,
     DefinitionError,
     ImagePart,
     Message,
@@ -25,9 +27,11 @@ from overt import (
     ToolCall,
     ToolMessage,
     UserMessage,
+    tool,
 )
 from overt.compaction import compactor, estimate_tokens
 from overt.hooks import BeforeLLM, Hooks, LLMOverride
+from overt.testing import MockModel, call, say
 
 MARK = re.compile(r"\[Summary of (\d+) earlier messages, which it replaces\]\n\n(.*)", re.DOTALL)
 
@@ -220,9 +224,9 @@ async def test_a_cut_inside_a_batch_moves_before_it(keep_tail: int) -> None:
 
 
 async def test_results_that_come_late_or_out_of_order_keep_their_call() -> None:
-    call, result = batch(1, "x" * 200)
+    asked, result = batch(1, "x" * 200)
     one, two = batch(1, "y" * 200)
-    messages = [user("t" * 99), call, user("note " * 20), one, two, result, user("go on")]
+    messages = [user("t" * 99), asked, user("note " * 20), one, two, result, user("go on")]
     for keep_tail in (2, 3, 4, 5):
         made = await compacted(messages, max_tokens=40, keep_tail=keep_tail, summarize=lambda _: "s")
         assert made is not None
@@ -230,9 +234,9 @@ async def test_results_that_come_late_or_out_of_order_keep_their_call() -> None:
 
 
 async def test_two_calls_of_one_id_wait_for_two_results() -> None:
-    call = ToolCall(id="same", name="t")
+    twice = ToolCall(id="same", name="t")
     result = ToolMessage(text="x" * 200, call_id="same", name="t")
-    messages: list[Message] = [user("t" * 99), AssistantMessage(tool_calls=(call, call)), result, result]
+    messages: list[Message] = [user("t" * 99), AssistantMessage(tool_calls=(twice, twice)), result, result]
     made = await compacted(messages, max_tokens=20, keep_tail=1, summarize=lambda _: "s")
     assert made is not None
     assert same(made[1:], messages[1:])
@@ -351,3 +355,50 @@ def test_the_estimate_counts_text_arguments_and_reasoning() -> None:
     assert estimate_tokens([ToolMessage(text="abcdefgh", call_id="c", name="t")]) == 2
     parts = (TextPart(text="abcd"), ImagePart(data="x" * 400))
     assert estimate_tokens([UserMessage(text="abcd", parts=parts)]) == 2
+
+
+# ------------------------------------------------------------------ in a run
+
+
+async def test_a_long_run_stays_short_and_its_transcript_is_what_the_model_saw() -> None:
+    @tool
+    async def look(n: int) -> str:
+        return "z" * 400
+
+    replies = iter([*(call("look", n=n) for n in range(12)), say("seen")])
+    model = MockModel(lambda _: next(replies))
+    hook = compactor(max_tokens=600, keep_tail=4, summarize=lambda messages: f"looked {len(messages)} times")
+    agent = Agent(
+        "a", does="d", soul="be good", tools=[look], budget=Budget(max_turns=20), hooks=Hooks(before_llm=hook),
+        model=model,
+    )  # fmt: skip
+    result, runtime = await agent.run("look around")
+    assert result.text == "seen"
+    requests = [request.messages for request in model.requests]
+    assert max(len(messages) for messages in requests) == 13
+    for messages in requests:
+        assert_valid(messages)
+        assert [m.text for m in messages[:2]] == ["be good", "look around"]
+    found = [summaries(messages) for messages in requests]
+    assert [len(one) for one in found] == [0] * 6 + [1] * 7
+    assert [one[0] for one in found[6:]] == [(8, "looked 8 times")] * 4 + [(16, "looked 9 times")] * 3
+    (view,) = runtime.list()
+    assert runtime.transcript(view.id)[:-1] == requests[-1][1:]
+
+
+async def test_a_summary_that_fails_ends_the_wake_as_the_hooks_fault() -> None:
+    def broken(messages: Sequence[Message]) -> str:
+        raise ConnectionError("no model")
+
+    @tool
+    async def look() -> str:
+        return "z" * 400
+
+    replies = iter([call("look"), call("look"), say("seen")])
+    hook = compactor(max_tokens=50, keep_tail=1, summarize=broken)
+    agent = Agent(
+        "a", does="d", tools=[look], hooks=Hooks(before_llm=hook), model=MockModel(lambda _: next(replies))
+    )
+    result, _ = await agent.run("look around")
+    assert result.error is not None
+    assert (result.error.source, result.error.type) == ("hook", "ConnectionError")

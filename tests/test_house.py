@@ -87,6 +87,7 @@ DOORS = ("overt", "overt.errors", "overt.models", "overt.stores", "overt.testing
 
 # Past the first parameter everything is named, but where two belong together as subject and object do.
 TWO_POSITIONAL = {
+    "overt.Loop.open": "as Runtime.open",
     "overt.Runtime.open": "agent and run id, as one opens a file with path and mode",
     "overt.Runtime.post": "handle and item",
     "overt.Runtime.run_turn": "handle and prompt",
@@ -117,13 +118,17 @@ ANY_OF_USERS = {
     "overt.BeforeLLM": "tools of whatever deps, to be handed on in an LLMOverride",
     "overt.Completion": "a verifier of any output, as long as its agent has it",
     "overt.LLMOverride": "tools of whatever deps",
+    "overt.Loop.resume": "as Runtime.resume",
     "overt.Options": "verify_answer takes answers of any type",
     "overt.Runtime.resume": "answers to any question, of whatever type",
     "overt.Runtime.resume_sync": "as resume",
+    "overt.Runtime.stream": "as resume",
     "overt.Tool.bind": "arguments of a function whose types are known to it alone",
     "overt.ToolContext": "answers of any type, in the order of the questions",
     "overt.ToolContext.answer": "the latest answer, of whatever type",
     "overt.ToolContext.ask": "the implementation; its overloads say the type",
+    "overt.all_todos_done": "the work of any agent",
+    "overt.output_is": "the work of any agent",
     "overt.tool": "the implementation; its overloads say the type",
 }
 

@@ -15,10 +15,11 @@ from pydantic import AfterValidator, BaseModel
 from typing_extensions import TypedDict
 
 import overt.verifiers
-from overt import DefinitionError, ToolCall, ToolResult, tool
+from overt import Agent, Answer, DefinitionError, Limit, ToolCall, ToolContext, ToolResult, tool
 from overt._schema import ArgumentsInvalid
 from overt.completion import Attempt, Completion
 from overt.guardrail import name_of
+from overt.testing import MockModel, call, say
 from overt.verifiers import all_todos_done, output_is, todo
 
 
@@ -184,8 +185,8 @@ def called(
 
 
 async def test_the_tool_shows_the_list() -> None:
-    call, _ = called((" read ", "done"), ("write", "doing"), ("send", "open"))
-    _, arguments = todo.bind(todo.canonical(call.arguments))
+    made, _ = called((" read ", "done"), ("write", "doing"), ("send", "open"))
+    _, arguments = todo.bind(todo.canonical(made.arguments))
     assert await todo(**arguments) == "[x] read\n[~] write\n[ ] send\n1 of 3 done"
 
 
@@ -255,9 +256,9 @@ def test_another_tool_of_that_name_is_said() -> None:
     def other(what: str) -> str:
         return what
 
-    call = ToolCall(id="c", name=other.name, arguments={"what": "x"})
+    made = ToolCall(id="c", name=other.name, arguments={"what": "x"})
     with pytest.raises(DefinitionError, match=r"all_todos_done reads the tool overt\.todo"):
-        all_todos_done(attempt("done", (call, ToolResult("x"))))
+        all_todos_done(attempt("done", (made, ToolResult("x"))))
 
 
 def test_the_gate_takes_both() -> None:
@@ -265,3 +266,67 @@ def test_the_gate_takes_both() -> None:
     assert vars(all_todos_done)["needs_tool"] == "todo"
     Completion(all_todos_done, max_attempts=1)
     Completion(output_is(Report), max_attempts=3)
+
+
+# ------------------------------------------------------------------ in a run
+
+
+def lists(**items: str) -> Any:
+    return call("todo", items=[{"text": text, "status": status} for text, status in items.items()])
+
+
+async def test_an_agent_works_until_its_list_is_done() -> None:
+    agent = Agent(
+        "a", does="d", tools=[todo], completion=Completion(all_todos_done, max_attempts=3),
+        model=MockModel(prompts=[
+            [say("done!")],
+            [lists(write="open"), say("done!")],
+            [lists(write="done"), say("now it is")],
+        ]),
+    )  # fmt: skip
+    result, _ = await agent.run("write")
+    assert result.text == "now it is"
+    assert [(v.ok, v.reason.splitlines()[0]) for v in result.verdicts] == [
+        (False, "there is no list of what is to be done: write one with the tool todo, then work through it"),
+        (False, "1 of 1 items on your list are not done:"),
+        (True, "1 of 1 done"),
+    ]
+
+
+async def test_the_last_list_is_that_of_this_attempt() -> None:
+    @tool
+    async def ask(ctx: ToolContext) -> str:
+        return str((await ctx.ask("Go on?")).ok)
+
+    opened, done = lists(write="open"), lists(write="done")
+    replies = iter([opened, done, call("ask"), done, opened, call("ask"), say("finished")])
+    agent = Agent(
+        "a", does="d", tools=[todo, ask], completion=Completion(all_todos_done, max_attempts=1),
+        model=MockModel(lambda _: next(replies)),
+    )  # fmt: skip
+    result, runtime = await agent.run("write")
+    assert result.pending is not None
+    result = await runtime.resume(Answer(id=result.pending.id, ok=True))
+    assert result.limit == Limit.COMPLETION
+    assert [v.ok for v in result.verdicts] == [False]
+
+
+async def test_text_is_sent_back_until_it_fits() -> None:
+    agent = Agent(
+        "a", does="d", completion=Completion(output_is(Report), max_attempts=3),
+        model=MockModel(prompts=[[say("here")], [say('{"titel":"t"}')], [say('{"title":"t"}')]]),
+    )  # fmt: skip
+    result, _ = await agent.run("write")
+    assert result.text == '{"title":"t"}'
+    assert [v.reason for v in result.verdicts] == [
+        "the answer has to be Report as JSON:\nnot valid JSON: Expecting value (character 0 of 4)",
+        "the answer has to be Report as JSON:\ntitle: missing\ntitel: unknown field; the fields are title, items",
+        "the output is Report",
+    ]
+
+
+def test_a_gate_without_the_tool_it_reads_is_refused_where_it_is_declared() -> None:
+    with pytest.raises(
+        DefinitionError, match=r"^agent 'a': completion is .*all_todos_done.*needs a tool 'todo'"
+    ):
+        Agent("a", does="d", completion=Completion(all_todos_done, max_attempts=1))

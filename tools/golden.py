@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
-from tests.golden.runs import RUNS, options
+from tests.golden.runs import RUNS
 
 from overt import Runtime
 from overt.journal.codec import SCHEMA
@@ -31,7 +31,7 @@ async def journal(name: str) -> tuple[str, str]:
     case, store = RUNS[name], MemoryStore()
     await case.begin(store)
     records = await store.read(name)
-    runtime = await Runtime.open(case.agent, name, **options(store))
+    runtime = await Runtime.open(case.agent, name, **case.options(store))
     seen = {
         "result": runtime.result().model_dump(mode="json"),
         "handles": [view.model_dump(mode="json") for view in runtime.list()],

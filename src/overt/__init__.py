@@ -48,6 +48,7 @@ from overt.result import ErrorInfo, Limit, Replay, State, Status, TaskResult, Ve
 from overt.tool import AnyTool, Tool, ToolContext, ToolDecorator, ToolResult, pending, tool
 
 if TYPE_CHECKING:
+    from overt.compaction import compactor
     from overt.completion import Attempt, Completion
     from overt.delegate import AgentTool
     from overt.events import Event
@@ -77,6 +78,8 @@ if TYPE_CHECKING:
     from overt.ledger import Ledger
     from overt.loop import Loop
     from overt.runtime import Runtime
+    from overt.stream import RunStream
+    from overt.verifiers import TodoItem, all_todos_done, output_is, todo
 
 __all__ = (
     "AfterLLM",
@@ -135,6 +138,7 @@ __all__ = (
     "ResumePolicy",
     "Ruling",
     "RunStopped",
+    "RunStream",
     "Runtime",
     "State",
     "Status",
@@ -146,6 +150,7 @@ __all__ = (
     "SystemMessage",
     "TaskResult",
     "TextPart",
+    "TodoItem",
     "Tool",
     "ToolCall",
     "ToolCallDelta",
@@ -162,8 +167,12 @@ __all__ = (
     "UserPart",
     "Verdict",
     "WaitFor",
+    "all_todos_done",
+    "compactor",
+    "output_is",
     "pending",
     "require_approval",
+    "todo",
     "tool",
 )
 
@@ -192,9 +201,15 @@ _LATER = {
     "PromptEvent": "overt.guardrail",
     "PromptGuardrail": "overt.guardrail",
     "Ruling": "overt.guardrail",
+    "RunStream": "overt.stream",
     "Runtime": "overt.runtime",
+    "TodoItem": "overt.verifiers",
     "ToolOverride": "overt.hooks",
+    "all_todos_done": "overt.verifiers",
+    "compactor": "overt.compaction",
+    "output_is": "overt.verifiers",
     "require_approval": "overt.guardrail",
+    "todo": "overt.verifiers",
 }
 
 

@@ -203,6 +203,11 @@ def _check_policy(where: str, agent: Agent[Any, Any]) -> None:
         from overt.completion import Completion
 
         expect(where, "completion", agent.completion, Completion, type(None))
+        needed = getattr(agent.completion.verify, "needs_tool", None)
+        if isinstance(needed, str) and needed not in {tool.name for tool in agent.tools}:
+            raise DefinitionError(
+                f"{where}: completion is {agent.completion!r}, which needs a tool {needed!r}: add it to tools"
+            )
     check_hooks(f"{where}: hooks", agent.hooks)
     check_callback(f"{where}: on_metric", agent.on_metric)
     check_callback(f"{where}: on_spawn", agent.on_spawn)

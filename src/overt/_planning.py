@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from overt._output import OutputSpec
 from overt.agent import Agent, instructions, resolve_team
 from overt.core.plan import AgentPlan, Plan
 from overt.delegate import AgentTool
 from overt.driver.caps import caps_of
-from overt.driver.crew import Canonical, Crew, House, Kit, Member, RunnableTool
+from overt.driver.crew import Crew, House, Kit, Member, RunnableTool
 from overt.errors import DefinitionError
 from overt.guardrail import name_of
 from overt.hooks import Hooks
@@ -34,11 +34,7 @@ class _Declared:
             name: AgentPlan(
                 name,
                 tuple(sorted(member.name for member in agent.team)),
-                {
-                    t.name: cast(RunnableTool, t).on_replay
-                    for t in agent.tools
-                    if not isinstance(t, AgentTool)
-                },
+                {name: t.on_replay for name, t in _own_tools(agent).items()},
                 caps_of(agent.budget),
                 agent.wait_for is not None,
                 None if agent.settings is None else agent.settings.max_output_tokens,
@@ -48,7 +44,7 @@ class _Declared:
                 agent.hooks is not None and agent.hooks.before_tool is not None,
                 None if agent.completion is None else agent.completion.max_attempts,
                 agent._output is not None,
-                {t.name: t.agent.name for t in agent.tools if isinstance(t, AgentTool)},
+                {name: t.agent.name for name, t in _agent_tools(agent).items()},
             )
             for name, agent in self.agents.items()
         }
@@ -104,11 +100,11 @@ def plan_of(entry: Agent[Any, Any], options: Mapping[str, Any]) -> tuple[Plan, s
 def _kit(agent: Agent[Any, Any], agents: Mapping[str, Agent[Any, Any]]) -> Kit:
     return Kit(
         name=agent.name,
-        tools={t.name: cast(RunnableTool, t) for t in agent.tools if not isinstance(t, AgentTool)},
+        tools=_own_tools(agent),
         task=_task_tool(agent, agents) if agent.team else None,
         settings=agent.settings or NO_SETTINGS,
         wait_for=agent.wait_for,
-        delegates={t.name: cast("Canonical", t) for t in agent.tools if isinstance(t, AgentTool)},
+        delegates=_agent_tools(agent),
         output=cast("OutputSpec | None", agent._output),
         completion=agent.completion,
         guards=agent.guardrails,
@@ -119,6 +115,18 @@ def _kit(agent: Agent[Any, Any], agents: Mapping[str, Agent[Any, Any]]) -> Kit:
         on_spawn=agent.on_spawn,
         on_close=agent.on_close,
     )
+
+
+def _own_tools(agent: Agent[Any, Any]) -> dict[str, RunnableTool]:
+    return {t.name: cast("RunnableTool", t) for t in agent.tools if not isinstance(t, AgentTool)}
+
+
+def _agent_tools(agent: Agent[Any, Any]) -> dict[str, AgentTool[Any, Any]]:
+    return {t.name: t for t in agent.tools if _is_agent(t)}
+
+
+def _is_agent(tool: object) -> TypeGuard[AgentTool[Any, Any]]:
+    return isinstance(tool, AgentTool)
 
 
 def _names(rules: Sequence[object]) -> tuple[str, ...]:

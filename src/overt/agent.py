@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from overt.hooks import Hooks, MetricEvent
     from overt.loop import Loop
     from overt.runtime import Runtime
+    from overt.stream import RunStream
 
 __all__ = ("Agent", "in_event_loop", "instructions", "resolve_team")
 
@@ -370,6 +371,29 @@ class Agent(Generic[DepsT, OutputT]):
         import anyio  # not while agents are only declared
 
         return anyio.run(partial(self.run, prompt, **options))
+
+    def stream(self, prompt: str, **options: Unpack[Options[DepsT]]) -> RunStream[OutputT]:
+        """`run`, as a stream of what happens in the whole tree meanwhile; the last event has the result.
+
+        ```python
+        async with agent.stream("Plan a trip") as stream:
+            async for event in stream:
+                if event.kind == "text":
+                    print(event.text, end="")
+        ```
+
+        Nothing runs before the first event is asked for. See `RunStream`.
+
+        Args:
+            prompt: What to do.
+            **options: See `Options`.
+
+        Raises:
+            NoModel: As `run`; so are the others.
+        """
+        from overt.runtime import Runtime
+
+        return Runtime(self, **options).stream(prompt)
 
     def loop(self, **options: Unpack[Options[DepsT]]) -> Loop[OutputT]:
         """Return a conversation: one handle that is given prompt after prompt. See `Loop`.

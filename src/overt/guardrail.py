@@ -182,9 +182,12 @@ class _RequireApproval:
 
     def __call__(self, event: GuardrailEvent) -> Ruling:
         call = event.call
-        if call.name not in self.tools or (self.when is not None and not self.when(call.arguments)):
+        if call.name not in self.tools:
             return Allow()
+        # Written first: `when` may do to what it is shown whatever it likes.
         listed = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
+        if self.when is not None and not self.when(call.arguments):
+            return Allow()
         return Ask(f"Allow {call.name}({listed})?")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, cast
 
 from typing_extensions import TypeVar, Unpack
@@ -21,6 +22,7 @@ from overt.runtime import Runtime
 if TYPE_CHECKING:
     from overt.agent import Agent
     from overt.handle import Handle
+    from overt.stream import RunStream
 
 __all__ = ("Loop",)
 
@@ -145,6 +147,17 @@ class Loop(Generic[OutputT]):
             return await runtime._ended(work, handle)
         finally:
             self._prompted = False
+
+    def stream(self, prompt: str, *, model: Model | str | None = None) -> RunStream[OutputT]:
+        """`run`, as a stream of what happens meanwhile; see `Agent.stream`.
+
+        Raises:
+            UsageError: `prompt` is no text.
+            DefinitionError: `model` is none, or its provider is unknown or lacks its package or key.
+        """
+        from overt.stream import RunStream
+
+        return RunStream(self._runtime, work=partial(self._run, prompt_given(prompt), model_given(model)))
 
     async def resume(
         self, answer: Answer[Any] | Sequence[Answer[Any]], *, policy: ResumePolicy | None = None

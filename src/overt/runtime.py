@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import anyio
 from typing_extensions import TypeVar, Unpack
@@ -32,6 +32,9 @@ from overt.options import Options, check_run, check_store
 from overt.policy import Budget, InboxItem, PostResult, ResumePolicy
 from overt.request import Answer
 from overt.result import State, TaskResult
+
+if TYPE_CHECKING:
+    from overt.stream import RunStream
 
 __all__ = ("Runtime",)
 
@@ -291,6 +294,61 @@ class Runtime(Reading[OutputT]):
             return await driver.step(i.Extend(caps_of(budget), target), wants=True)
 
         return cast("TaskResult[OutputT]", await self._ended(work, entry.id))
+
+    # ------------------------------------------------------------ as a stream
+
+    def stream(
+        self,
+        prompt: str | None = None,
+        *,
+        answer: Answer[Any] | Sequence[Answer[Any]] | None = None,
+        policy: ResumePolicy | None = None,
+        after: int | None = None,
+    ) -> RunStream[OutputT]:
+        """`run`, `resume` or `recover`, as a stream of what happens meanwhile. See `RunStream`.
+
+        Args:
+            prompt: What to do: the stream is that of `run`.
+            answer: Answers to open requests: the stream is that of `resume`. With neither it is that of `recover`.
+            policy: As in `resume` and `recover`.
+            after: A position: the recorded events past it come first. `None`: those there are do not come.
+
+        Raises:
+            UsageError: Both a prompt and an answer, a policy for a prompt, or an argument of another type.
+        """
+        from overt.stream import RunStream
+
+        policy_given(policy)
+        if prompt is not None:
+            if answer is not None or policy is not None:
+                raise UsageError("stream takes a prompt, or answers and a policy for them, not both")
+            return RunStream(self, work=partial(self.run, prompt_given(prompt)), after=after)
+        if answer is not None:
+            return RunStream(
+                self, work=partial(self.resume, answers_given(answer), policy=policy), after=after
+            )
+        return RunStream(self, work=partial(self.recover, policy=policy), after=after)
+
+    def follow(self, *, after: int = 0) -> RunStream[OutputT]:
+        """What happens in this run while others drive it in this runtime, as a stream that drives nothing itself.
+
+        The recorded events past `after` come first, then what happens; the stream ends with the result when the run
+        comes to rest, at once where it is at rest. Of a run that has not begun it waits for the beginning. What another
+        process does is seen by opening the run there is.
+
+        Args:
+            after: A position, such as that of the last event that was read.
+
+        Raises:
+            UsageError: `after` is no position.
+        """
+        from overt.stream import RunStream
+
+        async def work() -> TaskResult[OutputT]:
+            await self._driver.at_rest()
+            return self.result()
+
+        return RunStream(self, work=work, after=after)
 
     # ------------------------------------------------------------ verbs
 

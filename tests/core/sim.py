@@ -354,7 +354,10 @@ def _check_wake(sim: Sim, node: Node) -> None:
     if node.state is State.SUSPENDED:
         assert wake is not None
         assert wake.status is None
-        can_go = all(c.state in (CallState.NEW, CallState.DONE, CallState.REFUSED) for c in wake.batch or ())
+        can_go = all(
+            c.state in (CallState.NEW, CallState.DONE, CallState.REFUSED, CallState.FINAL)
+            for c in wake.batch or ()
+        )
         cut = any(n.wake is not None and n.wake.cut for n in node.below())
         assert node.open_requests or node.live or can_go or cut, f"{node.id} is suspended without a way out"
     if wake is not None and wake.status is not None:

@@ -15,10 +15,11 @@ from tests.docs.pages import ROOT, run_page
 DOCS = ROOT / "docs"
 
 
-def test_every_block_of_the_first_page(
-    tmp_path: Path, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("page", "blocks"), [("index", 2), ("policy", 4), ("streams", 2)])
+def test_every_block_of_a_page(
+    page: str, blocks: int, tmp_path: Path, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run_page(DOCS / "index.md", tmp_path, anyio_backend, monkeypatch) >= 2
+    assert run_page(DOCS / f"{page}.md", tmp_path, anyio_backend, monkeypatch) >= blocks
 
 
 @pytest.fixture

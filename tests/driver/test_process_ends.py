@@ -219,3 +219,26 @@ async def test_code_after_a_timeout_may_still_end_the_process() -> None:
         with pytest.raises(KeyboardInterrupt):
             await runtime.run("go")
     assert runtime.result().status == "interrupted"
+
+
+async def test_it_is_not_lost_in_a_cancellation() -> None:
+    """A later verb would raise it, and do nothing."""
+    scope = anyio.CancelScope()
+    interrupted = [True]
+
+    @tool
+    async def ends() -> str:
+        if interrupted.pop():
+            interrupted.append(False)
+            scope.cancel()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                raise KeyboardInterrupt  # as a signal does that comes meanwhile
+        return "ok"
+
+    runtime = Runtime(agent(ends), model=calling("ends"))
+    with pytest.raises(KeyboardInterrupt), scope:
+        await runtime.run("go")
+    assert runtime.result().status == "interrupted"
+    assert (await runtime.recover()).status == "done"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.durability.crew import RUN, facts_of
 
-from overt import Agent, Answer, Budget, Runtime, ToolContext, tool
+from overt import Agent, Answer, Ask, Budget, OutputEvent, ResumePolicy, Ruling, Runtime, ToolContext, tool
 from overt.core import facts as f
 from overt.errors import SpecDrift
 from overt.stores import MemoryStore
@@ -112,3 +112,51 @@ async def test_an_agent_that_has_nothing_to_go_on_with_may_be_gone() -> None:
         assert (await runtime.run_turn(helper, "help")).text == "ok"
     reopened = await Runtime.open(Agent("lead", does="Leads."), RUN, model=MockModel(["end"]), store=store)
     assert reopened.inspect(helper).turns == 1
+
+
+@pytest.mark.parametrize("policy", list(ResumePolicy))
+async def test_an_agent_that_is_a_tool_is_one_of_the_tools_in_use(policy: ResumePolicy) -> None:
+    store = MemoryStore()
+    helper = Agent("b", does="Helps.", tools=[tool(pay)])
+    model = MockModel({"lead": [call("b", prompt="p"), say("end")], "b": [call("pay", n=1), say("ok")]})
+    await Agent("lead", does="Leads.", tools=[helper.as_tool()]).run(
+        "go", model=model, store=store, run_id=RUN, resume_policy=policy
+    )
+
+    @tool(name="b")
+    async def plain(prompt: str) -> str:
+        """Help."""
+        return prompt
+
+    for changed, what in (
+        (Agent("lead", does="Leads.", tools=[other], team=[helper]), "'b' of agent 'lead' is gone"),
+        (Agent("lead", does="Leads.", tools=[plain], team=[helper]), "'b' .* was 'agent' and is 'rerun'"),
+    ):
+        with pytest.raises(SpecDrift, match=what):
+            await Runtime.open(changed, RUN, model=model, store=store)
+    same = Agent("lead", does="Leads.", tools=[helper.as_tool()])
+    runtime = await Runtime.open(same, RUN, model=model, store=store)
+    result = await runtime.resume(Answer(id=runtime.pendings()[0].id, ok=True, data="x"))
+    assert (result.status, result.text) == ("done", "end")
+    assert len(runtime.list()) == 2
+
+
+def look(event: OutputEvent) -> Ruling:
+    return Ask("Will it do?")
+
+
+@pytest.mark.parametrize("policy", list(ResumePolicy))
+async def test_a_typed_answer_that_waits_for_somebody(policy: ResumePolicy) -> None:
+    store, model = MemoryStore(), MockModel([call("final_result", value=3)])
+    declared = Agent("lead", does="Counts.", output_type=int, output_guardrails=[look])
+    await declared.run("go", model=model, store=store, run_id=RUN, resume_policy=policy)
+    others: list[Agent[Any, Any]] = [
+        Agent("lead", does="Counts.", output_type=list[int], output_guardrails=[look]),
+        Agent("lead", does="Counts.", output_guardrails=[look]),
+    ]
+    for changed in others:
+        with pytest.raises(SpecDrift, match=r"root/lead\.1 .* no longer fits the output_type"):
+            await Runtime.open(changed, RUN, model=model, store=store)
+    runtime = await Runtime.open(declared, RUN, model=model, store=store)
+    result = await runtime.resume(Answer(id=runtime.pendings()[0].id, ok=True))
+    assert (result.status, result.output) == ("done", 3)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+from tests.golden import policed
 
 from overt import Agent, Answer, Budget, InboxItem, ResumePolicy, Runtime, TaskResult, ToolContext, tool
 from overt.stores import Store
@@ -62,10 +65,15 @@ def options(store: Store) -> dict[str, Any]:
     return {"store": store, "model": MockModel(SCRIPT), "clock": VirtualClock()}
 
 
+DATA = {"boolean": True, "integer": 4}
+"""What is said where a question wants an answer of a type."""
+
+
 def yes(result: TaskResult[Any]) -> Answer[Any]:
     """Agree to what a run waits for."""
     assert result.pending is not None
-    return Answer(id=result.pending.id, ok=True, data=True, by="ann", reason="fine")
+    wanted = (result.pending.answer_schema or {}).get("type")
+    return Answer(id=result.pending.id, ok=True, data=DATA.get(str(wanted)), by="ann", reason="fine")
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,9 @@ class Run:
     ends: str
     tokens: int
     """What it has cost when it is done."""
-    agent: Agent = CLERK
+    agent: Agent[Any, Any] = CLERK
+    status: str = "done"
+    options: Callable[[Store], dict[str, Any]] = options
 
 
 async def _rewind_parked(store: Store) -> None:
@@ -130,4 +140,32 @@ RUNS = {
     "incomplete": Run(_incomplete, "bought", 600),
     "finished": Run(_finished, "bought", 800),
     "verbs": Run(_verbs, "bought", 1100),
-}
+    # Questions about calls in the first, second and third turn: 100, 200 again after a rewind, 400 at the third, of
+    # which the scribe's are 100; then 400 again, the scribe's child being found.
+    "asked": Run(
+        partial(policed.asked, run_id="asked", policy=ResumePolicy.REWIND),
+        "wired", 1100, policed.TELLER, options=policed.options,
+    ),
+    "asked_continue": Run(
+        partial(policed.asked, run_id="asked_continue", policy=ResumePolicy.CONTINUE),
+        "wired", 500, policed.TELLER, options=policed.options,
+    ),
+    "prompt_denied": Run(
+        policed.prompt_denied, "GuardrailDenied: The prompt was denied by polite: say please.", 0, policed.HERALD,
+        "error", policed.options,
+    ),
+    # The answer is given again after a rewind.
+    "output_asked": Run(policed.output_asked, "hear ye", 200, policed.HERALD, options=policed.options),
+    "output_denied": Run(
+        policed.output_denied, "GuardrailDenied: The final answer was denied by never: not 'psst'.", 100, policed.MUTE,
+        "error", policed.options,
+    ),
+    "gated": Run(policed.gated, '{"count":3}', 700, policed.CHIEF, options=policed.options),
+    "unsent": Run(policed.unsent, "seven", 300, policed.CLIPPER, options=policed.clipped),
+    "overridden": Run(policed.overridden, "seven", 300, policed.CLIPPER, options=policed.clipped),
+    "budget_asked": Run(policed.budget_asked, "dug", 200, policed.MINER, options=policed.asking),
+    "budget_stopped": Run(policed.budget_stopped, "dug", 200, policed.MINER, options=policed.stopping),
+    "checks_cut_off": Run(policed.checks_cut_off, "wired", 1100, policed.TELLER, options=policed.options),
+    "judging_cut_off": Run(policed.judging_cut_off, '{"count":3}', 700, policed.CHIEF, options=policed.options),
+    "limit_cut_off": Run(policed.limit_cut_off, "dug", 200, policed.MINER, options=policed.asking),
+}  # fmt: skip

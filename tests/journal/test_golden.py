@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.core.sim import fold, tree_snapshot
-from tests.golden.runs import RUNS, options, yes
+from tests.golden.runs import RUNS, yes
 
 from overt import Budget, Runtime, TaskResult
 from overt.core import facts as f
@@ -45,7 +45,12 @@ async def stored(path: Path, store: Store, *, run_id: str | None = None) -> Stor
     name = run_id or name_of(path)
     rows = records(path)
     claim = await store.create(
-        name, rows, agent="clerk", owner=owner, now=START, until=START + timedelta(seconds=30)
+        name,
+        rows,
+        agent=RUNS[name_of(path)].agent.name,
+        owner=owner,
+        now=START,
+        until=START + timedelta(seconds=30),
     )
     await store.append(name, (), after=rows[-1].last, epoch=claim.epoch, status="", release=True)
     return store
@@ -71,7 +76,7 @@ async def test_it_reads_as_it_did(path: Path) -> None:
     seen = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     name = name_of(path)
     store = await stored(path, MemoryStore())
-    runtime = await Runtime.open(RUNS[name].agent, name, **options(store))
+    runtime = await Runtime.open(RUNS[name].agent, name, **RUNS[name].options(store))
     # A later release may say more of a run, never something else.
     result = runtime.result().model_dump(mode="json")
     assert {key: result[key] for key in seen["result"]} == seen["result"]
@@ -85,14 +90,14 @@ async def test_it_reads_as_it_did(path: Path) -> None:
 async def test_it_is_carried_on_to_its_end(path: Path, tmp_path: Path) -> None:
     case, name = RUNS[name_of(path)], name_of(path)
     store = await stored(path, SQLiteStore(tmp_path / "runs.db"))
-    runtime: Runtime[Any] = await Runtime.open(case.agent, name, **options(store))
+    runtime: Runtime[Any] = await Runtime.open(case.agent, name, **case.options(store))
     result: TaskResult[Any] = await runtime.recover()
     for _ in range(5):
         if result.status == "pending":
             result = await runtime.resume(yes(result))
         elif result.status == "incomplete":
             result = await runtime.extend(Budget(max_tool_calls=20))
-    assert (result.status, result.text) == ("done", case.ends)
+    assert (result.status, result.text) == (case.status, case.ends)
     assert result.total_tokens == case.tokens
     assert result.usage.model_calls == result.usage.turns + result.usage.unreported_calls - unreported(
         runtime
@@ -133,4 +138,4 @@ async def test_the_same_journal_of_a_newer_release_is_refused(path: Path) -> Non
     rows = [*records(path)[:-1], Record(last.position, last.count, text=newer)]
     await store.create(name, rows, agent="clerk", owner=Owner(id="gone"), now=START, until=START)
     with pytest.raises(UnsupportedSchema, match=f"run {name}, position {last.position}: "):
-        await Runtime.open(RUNS[name].agent, name, **options(store))
+        await Runtime.open(RUNS[name].agent, name, **RUNS[name].options(store))

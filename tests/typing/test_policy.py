@@ -49,7 +49,11 @@ from overt import (
     ToolOverride,
     ToolResult,
     Usage,
+    all_todos_done,
+    compactor,
+    output_is,
     require_approval,
+    todo,
     tool,
 )
 
@@ -252,6 +256,14 @@ if TYPE_CHECKING:
     assert_type(gated, Agent[Db, Out])
     assert_type(gated.completion, Completion | None)
     assert_type(Completion(lambda attempt: (attempt.number > 1, "again"), max_attempts=3).max_attempts, int)
+
+    assert_type(Completion(all_todos_done, max_attempts=2), Completion)
+    assert_type(Completion(output_is(list[Out] | None), max_attempts=2), Completion)
+    assert_type(Agent("a", does="d", tools=[todo, with_deps], deps_type=Db), Agent[Db, str])
+    assert_type(Hooks(before_llm=compactor(max_tokens=9, summarize=lambda messages: messages[0].text)), Hooks)
+    Completion(output_is, max_attempts=2)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    compactor(max_tokens=9)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    compactor(max_tokens=9, summarize=str.upper)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
     Agent("a", does="d", completion=good)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     Completion(good)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

@@ -16,6 +16,7 @@ from overt import (
     HandleView,
     Ledger,
     Limit,
+    Loop,
     Message,
     Options,
     PostResult,
@@ -128,6 +129,25 @@ if TYPE_CHECKING:
         assert_type(runtime.transitions("root"), tuple[tuple[State, State], ...])
         assert_type(runtime.id, str)
         assert_type(runtime.policy, ResumePolicy)
+
+    async def loops(answer: Answer[int]) -> None:
+        loop = with_db.loop(deps=Db(), store=store)
+        assert_type(loop, Loop[Out])
+        assert_type(plain.loop(), Loop[str])
+        assert_type(await loop.run("p", model="x:y"), TaskResult[Out])
+        assert_type(await loop.resume(answer, policy=ResumePolicy.CONTINUE), TaskResult[Out])
+        assert_type(await loop.recover(), TaskResult[Out])
+        assert_type(await loop.extend(Budget(max_tokens=1)), TaskResult[Out])
+        assert_type(loop.result().unwrap(), Out)
+        assert_type(loop.runtime, Runtime[Out])
+        assert_type(loop.status, State)
+        assert_type(loop.turns, int)
+        assert_type(await Loop.open(with_db, "id", store=store, deps=Db()), Loop[Out])
+        with_db.loop(deps=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        with_db.loop(None, deps=Db())  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue]
+        await loop.run("p", "x:y")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+        await loop.run("p", deps=Db())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+        loop.turns = 1  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
 
     async def options() -> None:
         given: Options[Db] = {"deps": Db(), "inbox_cap": 2, "clock": VirtualClock(), "model": "x:y"}

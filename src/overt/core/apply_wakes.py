@@ -170,6 +170,10 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
         call.cleared = False
         if call.state == CallState.CUT and wake.memory[call.key].doubt() is None:
             call.state = CallState.NEW
+        memory = wake.memory.get(call.key)
+        if memory is not None and memory.edit is not None:
+            # Approved with other arguments since the stop: those run, not the ones the checkpoint has.
+            call.edit, call.seen = memory.edit, True
     wake.partial = ""
     node.bytes_since = wake.bytes_kept
 

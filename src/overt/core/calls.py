@@ -16,8 +16,17 @@ __all__ = ("enter_new", "offers_delegates", "offers_task")
 
 def enter_new(d: Desk, node: Node, wake: Wake) -> None:
     """Enter, in call order, every call that is to be entered and fits."""
-    unseen: list[Call] = []
     over = wake.turns >= turn_cap(node)
+    if node.checks:
+        unseen = [
+            c
+            for c in wake.batch or ()
+            if c.state == CallState.NEW and (c.drew or not over) and _unseen(node, wake, c)
+        ]
+        if unseen:
+            # Nothing of the batch happens before all of it has been looked at.
+            ask_checks(d, node, unseen)
+            return
     for call in wake.batch or ():
         if call.state != CallState.NEW:
             continue
@@ -29,22 +38,25 @@ def enter_new(d: Desk, node: Node, wake: Wake) -> None:
             d.emit(f.CallReturned(node.id, call.id, 0, call.error, True))
         elif wake.memory[call.key].guard is not None and settled_before(d, node, wake, call):
             continue
-        elif node.checks and not call.cleared and not _carried(node, wake, call):
-            unseen.append(call)
         elif call.task:
             _delegate(d, node, wake, call)
         else:
             _enter(d, node, wake, call)
-    if unseen:
-        ask_checks(d, node, unseen)
 
 
-def _carried(node: Node, wake: Wake, call: Call) -> bool:
-    """Whether the call is given what there is already: nothing is entered that a rule could deny."""
+def _unseen(node: Node, wake: Wake, call: Call) -> bool:
+    """Whether hook and guardrails have to be asked before the call is entered.
+
+    Not where it is given what there is already: nothing is entered that a rule could deny.
+    """
+    if call.cleared or call.error is not None:
+        return False
     memory = wake.memory[call.key]
+    if memory.declined is not None or memory.reply is not None:
+        return False
     if call.task:
-        return memory.child is not None
-    return memory.finished and node.plan is not None and node.plan.tools.get(call.name) == "reuse"
+        return memory.child is None
+    return not (memory.finished and node.plan is not None and node.plan.tools.get(call.name) == "reuse")
 
 
 def _enter(d: Desk, node: Node, wake: Wake, call: Call) -> None:

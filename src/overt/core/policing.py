@@ -9,7 +9,7 @@ from overt.core import facts as f
 from overt.core.desk import Desk
 from overt.core.ending import fail
 from overt.core.inputs import ChecksRuled, TextRuled
-from overt.core.replay import diverged_error, fits, unclaimed
+from overt.core.replay import diverged_error, fits, match_delegations, unclaimed
 from overt.core.suspension import ask_of_guard, ask_of_wake
 from overt.core.tree import Call, CallState, Node, Tree, Wake
 
@@ -47,7 +47,9 @@ def checks_ruled(d: Desk, inp: ChecksRuled, node: Node, wake: Wake, calls: Seque
     here = [wake.by_id[id] for id in calls]
     rulings = tuple(_agreed(d.tree, wake, c, r) for c, r in zip(here, inp.rulings, strict=True))
     d.emit(f.ChecksDone(node.id, inp.effect, rulings))
-    act_on(d, node, wake, list(zip(here, rulings, strict=True)))
+    ruled = list(zip(here, rulings, strict=True))
+    if not match_delegations(d, node, wake, [c for c, r in ruled if r.ruling != "deny" and r.output is None]):
+        act_on(d, node, wake, ruled)
     d.touch(node)
 
 

@@ -7,12 +7,13 @@ or delegate anew while an answered question or a settled child of an earlier att
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 from overt.core import facts as f
 from overt.core.delegation import refusal
 from overt.core.desk import Desk
 from overt.core.ending import fail
-from overt.core.tree import Memory, Node, Tree, Wake
+from overt.core.tree import Call, Memory, Node, Tree, Wake
 
 __all__ = ("diverged_error", "fits", "match_delegations", "note_divergence", "unclaimed")
 
@@ -57,11 +58,18 @@ def diverged_error(wanted: str, left: str, *, entered: bool = False) -> f.ErrorS
     )
 
 
-def match_delegations(d: Desk, node: Node, wake: Wake) -> bool:
-    """Refuse a batch that delegates anew past an unclaimed answer or child; say whether it was refused."""
+def match_delegations(d: Desk, node: Node, wake: Wake, calls: Iterable[Call]) -> bool:
+    """Refuse a batch that delegates anew past an unclaimed answer or child; say whether it was refused.
+
+    Args:
+        d: Where facts go.
+        node: The handle.
+        wake: Its wake.
+        calls: Those of the batch that no rule keeps from delegating.
+    """
     if wake.attempt == 1:
         return False
-    for call in wake.batch or ():
+    for call in calls:
         if (
             call.task
             and call.error is None

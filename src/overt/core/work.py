@@ -20,6 +20,10 @@ from overt.result import Limit, State
 __all__ = ("consider_all", "replied")
 
 
+READY = (CallState.NEW, CallState.DONE, CallState.REFUSED, CallState.FINAL)
+"""Where every call of a parked wake that may go on stands."""
+
+
 def consider_all(d: Desk) -> None:
     """Look at every touched handle until nothing moves any more."""
     while d.touched:
@@ -40,7 +44,7 @@ def _consider(d: Desk, node: Node) -> None:
         node.state is State.SUSPENDED
         and node.queued is None
         and wake.asks is None
-        and all(c.state in (CallState.NEW, CallState.DONE, CallState.REFUSED) for c in wake.batch or ())
+        and all(c.state in READY for c in wake.batch or ())
     ):
         go_on(d, node)
 
@@ -201,7 +205,8 @@ def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
         for call in wake.batch or ():
             d.emit(f.CallRefused(node.id, call.id, str(Limit.MAX_TURNS), stopped.at))
         at_limit(d, node, wake, stopped)
-    elif not match_delegations(d, node, wake):
+    # Where rules are asked first, what they deny delegates nothing.
+    elif node.checks or not match_delegations(d, node, wake, wake.batch or ()):
         if inp.ruled and wake.batch is not None:
             act_on(d, node, wake, [(c, s.ruling) for c, s in zip(wake.batch, calls, strict=True) if s.ruling])
         d.touch(node)

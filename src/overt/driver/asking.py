@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -81,9 +81,11 @@ async def ask_rules(driver: Driver, asked: Sequence[tuple[Rule, object]], before
         try:
             value: object = rule(event)
         except BaseException as error:  # noqa: BLE001  # a rule that fails denies
-            if not isinstance(error, Exception):
+            try:
+                await let_through(error, before, driver.host)
+            except BaseException:
                 _give_up(waiting)
-            await let_through(error, before, driver.host)
+                raise
             rulings.append(_failed(rule, error))
             continue
         if isinstance(value, (Allow, Deny, Ask)):
@@ -129,28 +131,41 @@ async def _wait_for(
     before: int,
 ) -> None:
     left = len(waiting)
+    late = False
+    fatal: list[BaseException] = []
 
     async def one(index: int, awaitable: Awaitable[Any], group: anyio.abc.TaskGroup) -> None:
         nonlocal left
         rule = asked[index][0]
         try:
             value = await awaitable
-            rulings[index] = value if isinstance(value, (Allow, Deny, Ask)) else _wrong(rule, value)
-        except Exception as error:  # noqa: BLE001  # a rule that fails denies
-            rulings[index] = _failed(rule, error)
+            ruling = value if isinstance(value, (Allow, Deny, Ask)) else _wrong(rule, value)
+        except BaseException as error:  # noqa: BLE001  # a rule that fails denies
+            try:
+                await let_through(error, before, driver.host)
+            except (KeyboardInterrupt, SystemExit) as end:
+                # Of a task of its own asyncio lets neither out but through the event loop, past everybody.
+                fatal.append(end)
+                group.cancel_scope.cancel()
+                return
+            ruling = _failed(rule, error)
+        if late:
+            # Told to stop, it said something all the same.
+            return
+        rulings[index] = ruling
         left -= 1
         if not left:
             group.cancel_scope.cancel()
 
     async def timer(group: anyio.abc.TaskGroup) -> None:
+        nonlocal late
         await driver.clock.sleep(driver.crew.guardrail_timeout)
+        late = True
         group.cancel_scope.cancel()
 
-    try:
-        async with anyio.create_task_group() as group:
-            for index, awaitable in waiting:
-                group.start_soon(one, index, awaitable, group)
-            group.start_soon(timer, group)
-    except BaseExceptionGroup as error:
-        await let_through(cast("BaseExceptionGroup[BaseException]", error), before, driver.host)
-        raise
+    async with anyio.create_task_group() as group:
+        for index, awaitable in waiting:
+            group.start_soon(one, index, awaitable, group)
+        group.start_soon(timer, group)
+    if fatal:
+        raise fatal[0]

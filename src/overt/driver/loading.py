@@ -17,10 +17,10 @@ from overt.result import State
 
 __all__ = ("Log", "check_drift", "fold", "load", "refold", "trace_lines")
 
-SETTLED = (CallState.DONE, CallState.FINAL)
-
 Log = list[tuple[int, int, list[f.Fact]]]
 """Position of the first fact, time, facts: one entry a record."""
+AGENT = "agent"
+"""Stands for `on_replay` of a tool that is an agent."""
 
 
 def fold(tree: Tree, log: Log, rec: Record, run_id: str) -> None:
@@ -103,31 +103,36 @@ def _may_go_on(wake: Wake | None) -> bool:
 def _check_tools(tree: Tree, node: Node, wake: Wake, member: Member) -> None:
     """Every tool this wake has used counts: a replay enters it again, or is given what it returned."""
     where = f"run {tree.run_id}: tool {{!r}} of agent {node.agent!r}"
-    plan: Mapping[str, str] = node.plan.tools if node.plan is not None else {}
-    for name in sorted({memory.tool for memory in wake.memory.values()}):
+    plan: Mapping[str, str] = {}
+    if node.plan is not None:
+        plan = {**node.plan.tools, **dict.fromkeys(node.plan.delegates, AGENT)}
+    used = {memory.tool for memory in wake.memory.values()}
+    for name in sorted(used - ({"task"} if member.task is not None else set())):
         what = f"while the wake that used it in {node.id} is open"
         if member.tool(name) is None:
             raise SpecDrift(f"{where.format(name)} is gone {what}; add it, or close the run")
-        before, tool = plan.get(name), member.tools.get(name)
-        if before is not None and tool is not None and before != tool.on_replay:
-            raise SpecDrift(f"{where.format(name)} was {before!r} and is {tool.on_replay!r} {what}")
+        before = plan.get(name)
+        now = member.tools[name].on_replay if name in member.tools else AGENT
+        if before is not None and before != now:
+            raise SpecDrift(f"{where.format(name)} was {before!r} and is {now!r} {what}")
     for call in wake.batch or ():
-        tool_now = member.tool(call.name)
-        if call.error is not None or call.task or call.state in SETTLED or tool_now is None:
+        if call.error is not None or call.task or call.state in (CallState.DONE, CallState.FINAL):
             continue
         try:
-            tool_now.canonical(call.args)
+            member.tools[call.name].canonical(call.run_args)
         except (ValueError, TypeError) as error:
             raise SpecDrift(
                 f"{where.format(call.name)} no longer takes the arguments of its open call {call.id} in {node.id}: "
                 f"{error}"
             ) from error
-    if wake.final and wake.output is not None:
+    if wake.output is not None:
         try:
-            member.load(wake.output, wake.text)
+            if member.output is None:
+                raise TypeError("it answers in text")
+            member.output.load(wake.output)
         except (ValueError, TypeError) as error:
             raise SpecDrift(
-                f"run {tree.run_id}: the final answer of {node.id}, which is not through yet, no longer fits the "
+                f"run {tree.run_id}: the answer {node.id} has given, which is still looked at, no longer fits the "
                 f"output_type of {node.agent!r}: {error}"
             ) from error
 

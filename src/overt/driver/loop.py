@@ -370,6 +370,25 @@ class Driver(Intake):
             scope.cancel()
         return watch.look()
 
+    async def at_rest(self) -> None:
+        """Wait until the run has begun, and nothing is at work on it here.
+
+        Raises:
+            StoreError: The store failed; this driver has stopped.
+        """
+
+        def rests() -> bool:
+            return self.tree.entry is not None and self.resting
+
+        while not rests() and self.broken is None:
+            watch = self._watches.add(rests)
+            try:
+                await watch.event.wait()
+            finally:
+                self._watches.remove(watch)
+        if self.broken is not None:
+            self.raise_stopped()
+
     def _idle(self) -> bool:
         return not self.working
 
@@ -452,6 +471,11 @@ class Driver(Intake):
                     await self._finish(group, error)
             await self.tenure.let_go(self.tree.run_id)
             self._raise_outcome(error)
+        except anyio.get_cancelled_exc_class():
+            if self.fatal is None:
+                raise
+            # What is to end the process is not lost in the end of a task; a later verb would raise it.
+            self._raise_outcome(None)
         finally:
             del error  # it knows this frame: a cycle that would keep the run
 

@@ -25,6 +25,7 @@ from overt.driver.context import InContext, describe, let_through
 from overt.driver.metering import measure
 from overt.driver.reply import read_reply
 from overt.driver.shown import shown_to
+from overt.driver.streaming import generate
 from overt.errors import InvalidAnswer, ModelError, StoreError
 from overt.hooks import AfterLLM
 from overt.message import Message, Model, ModelRequest, ModelResponse, SystemMessage, ToolSpec
@@ -67,7 +68,7 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
                 # It was closed while this waited, or in the moment the place was handed over.
                 return i.ModelLost(effect.id, f.ErrorSpec("Cancelled", "", "model"))
             try:
-                response = await InContext(model.generate, request)
+                response = await InContext(generate, driver, node.id, model, request)
             except BaseException:
                 if member.on_metric is not None:
                     measure(driver, member, node, "llm", model.name, "error", since)

@@ -102,12 +102,11 @@ def _final(
     if len(calls) > 1:
         alone = f"not taken: call {FINAL} alone, once every other call has its result"
         return tuple(c._replace(args=None, error=alone) if c.name == FINAL else c for c in calls), None
-    only = calls[found[0]]
     try:
         value = output.canonical(invalid[0] if 0 in invalid else asked[0].arguments)
     except (ValueError, TypeError) as error:
-        return (only._replace(args=None, error=told(error)),), None
-    return (only._replace(args=None, error=None),), value
+        return tuple(c._replace(args=None, error=told(error)) for c in calls), None
+    return tuple(c._replace(args=None, error=None) for c in calls), value
 
 
 def _parsed(output: OutputSpec, text: str, *, native: bool) -> tuple[str | None, str | None]:
@@ -116,7 +115,7 @@ def _parsed(output: OutputSpec, text: str, *, native: bool) -> tuple[str | None,
         return output.canonical(text), None
     except (ValueError, TypeError) as error:
         if native:
-            return None, f"The final answer does not fit: {told(error)}"
+            return None, told(error)
         return None, f"Give the final answer by calling {FINAL}."
 
 

@@ -98,7 +98,7 @@ async def rule_calls(
         if ruling is not None and ruling.output is not None:
             continue
         said = [next(rulings) for _ in guards]
-        if all(type(one) is Allow for one in said):
+        if all(isinstance(one, Allow) for one in said):
             continue
         args = call.args if ruling is None or ruling.edit is None else ruling.edit
         data = {"call": {"tool": call.name, "arguments": from_json(args)}}
@@ -240,7 +240,7 @@ async def perform_text(driver: Driver, effect: CheckText, before: int) -> i.Inpu
     except BaseException as error:
         await let_through(error, before, driver.host)
         raise
-    if all(type(one) is Allow for one in said):
+    if all(isinstance(one, Allow) for one in said):
         return i.TextRuled(effect.id, f.RulingSpec("allow"))
     data: dict[str, Any] = {
         effect.what: json.loads(text) if wake.output is not None and effect.what == "output" else text

@@ -105,10 +105,10 @@ def _check(fact: f.Fact) -> None:
 
 
 def _calls(rows: list[dict[str, Any]]) -> tuple[f.CallSpec, ...]:
-    return tuple(
-        f.CallSpec(**(row if "ruling" not in row else {**row, "ruling": _ruling(row["ruling"])}))
-        for row in rows
-    )
+    for row in rows:
+        if "ruling" in row:
+            row["ruling"] = _ruling(row["ruling"])
+    return tuple(f.CallSpec(**row) for row in rows)
 
 
 def _ruling(row: dict[str, Any]) -> f.RulingSpec:
