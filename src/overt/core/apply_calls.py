@@ -217,6 +217,8 @@ def _call_returned(tree: Tree, fact: f.CallReturned) -> None:
     _, wake = wake_of(tree, fact.handle)
     if fact.effect:
         close_effect(tree, fact.effect)
+    if wake.failing is None:
+        wake.failing = fact.error
     finish(wake, call_of(wake, fact.call), fact.output, fact.is_error, fact.metadata)
 
 

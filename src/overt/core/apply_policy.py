@@ -175,7 +175,7 @@ def _overridden(tree: Tree, fact: f.Overridden) -> None:
     grown = sum(map(_bytes, after)) - sum(map(_bytes, before))
     if node.last_input:
         node.last_input = max(node.last_input + grown // 4, 1)
-    node.messages[:] = after
+    node.messages = after
 
 
 def _bytes(message: Message) -> int:

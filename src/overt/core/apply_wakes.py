@@ -149,7 +149,7 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
     wake.rewind_due = False
     checkpoint = wake.checkpoint
     if wake.full is not None:
-        node.messages[:] = wake.full
+        node.messages = list(wake.full)
         node.last_input = max(node.last_input, wake.full_input)
         wake.full = None
     else:
@@ -157,6 +157,7 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
     wake.unchecked = node.prompted
     wake.final = wake.passed = wake.cleared = False
     wake.output = wake.extended = wake.offers = wake.agreed = None
+    wake.failing = None
     wake.verdicts = []
     if checkpoint.prompt:
         assert wake.user is not None
@@ -196,6 +197,8 @@ def _wake_settled(tree: Tree, fact: f.WakeSettled) -> None:
             flush(tree, node, wake)
             wake.set_batch(None)
         wake.full = None
+    elif fact.status == "error":
+        wake.failing = None
     elif fact.status in ("interrupted", "closed") and not fact.cut:
         roll_back(tree, node, wake)
         node.inbox[:0] = wake.items

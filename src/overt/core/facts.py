@@ -231,6 +231,8 @@ class CallReturned(NamedTuple):
     is_error: bool = False
     metadata: str | None = None
     """JSON object."""
+    error: ErrorSpec | None = None
+    """Why the wake fails once the rest of its batch is through: a hook that saw the result has failed."""
 
 
 class CallReused(NamedTuple):

@@ -121,6 +121,7 @@ class Wake:
         "entered",
         "error",
         "extended",
+        "failing",
         "final",
         "flushed",
         "full",
@@ -238,6 +239,8 @@ class Wake:
         """The gate's judgements of this attempt."""
         self.extended: str | None = None
         """The cap that was just raised or decided upon: where it still stops the wake, the wake stops."""
+        self.failing: ErrorSpec | None = None
+        """Why the wake fails once its batch is through."""
         self.offers: tuple[str, ...] | None = None
         """Names of the tools a hook left for the model call under way."""
         self.full: list[Message] | None = None
@@ -329,6 +332,7 @@ class Node:
         self.wall_since: int = 0
         self.inbox: list[Item] = []
         self.messages: list[Message] = []
+        """The transcript. This list grows and shrinks at its end; what replaces any other part is another list."""
         self.call_seq: int = 0
         self.wake: Wake | None = None
         self.wakes: int = 0

@@ -66,13 +66,16 @@ def _advance(d: Desk, node: Node, wake: Wake) -> None:
         for c in wake.batch:
             if c.state == CallState.CUT:
                 ask_doubt(d, node, wake, c)
-        if not wake.rewind_due:
+        if not wake.rewind_due and wake.failing is None:
             enter_new(d, node, wake)
         if not _drained(d, node, wake):
             return
     if wake.rewind_due:
         d.emit(f.Rewound(node.id))
         d.touch(node)
+        return
+    if wake.failing is not None:
+        fail(d, node, wake.failing)
         return
     if wake.unchecked:
         d.emit(f.TextCheckAsked(node.id, d.tree.next_effect, "prompt"))
@@ -108,7 +111,7 @@ def _drained(d: Desk, node: Node, wake: Wake) -> bool:
     if asked:
         _park(d, node)
         return False
-    if refused is not None and not wake.rewind_due:
+    if refused is not None and not wake.rewind_due and wake.failing is None:
         assert refused.limit is not None
         assert refused.at is not None
         if refused.limit == Limit.MAX_TURNS:
@@ -183,6 +186,13 @@ def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
             f.ErrorSpec("EmptyReply", "The model replied with neither text nor calls.", "model", True),
             drop=True,
         )
+    elif not calls and not wake.final:
+        # Told before a hook's error, too: whoever goes on after that goes on from here.
+        d.emit(f.OutputRefused(node.id, inp.refused or "the final answer does not fit"))
+        if inp.error is None:
+            d.touch(node)
+        else:
+            fail(d, node, inp.error)
     elif inp.error is not None:
         fail(d, node, inp.error)
     elif wake.final:
@@ -190,9 +200,6 @@ def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
             d.touch(node)
         else:
             settle(d, node, "done")
-    elif not calls:
-        d.emit(f.OutputRefused(node.id, inp.refused or "the final answer does not fit"))
-        d.touch(node)
     elif wake.turns >= turn_cap(node):
         stopped = turn_stop(node)
         for call in wake.batch or ():
