@@ -122,11 +122,13 @@ def _parsed(output: OutputSpec, text: str, *, native: bool) -> tuple[str | None,
 class _Shelf:
     """What the model was offered."""
 
+    __slots__ = ("final", "member", "offers", "room")
+
     def __init__(self, member: Member, node: Node, *, final: bool) -> None:
-        self.member = member
-        self.room: bool = offers_delegates(node)
+        self.member: Member = member
+        self.room: bool = (member.task is not None or bool(member.delegates)) and offers_delegates(node)
         self.offers: tuple[str, ...] | None = None if node.wake is None else node.wake.offers
-        self.final = final
+        self.final: bool = final
 
     def tool(self, name: str) -> Canonical | None:
         """Return what a name stands for, `None` where nothing of it was offered."""
