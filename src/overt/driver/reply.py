@@ -47,7 +47,7 @@ def read_reply(
     calls: tuple[f.CallSpec, ...] = ()
     output = refused = None
     if message.tool_calls:
-        room = offers_delegates(node)
+        room = (member.task is not None or bool(member.delegates)) and offers_delegates(node)
         offers = None if node.wake is None else node.wake.offers
         calls = tuple(
             _call(member, call, response.invalid_arguments.get(index), room, offers)
