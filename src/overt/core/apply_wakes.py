@@ -155,8 +155,9 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
     else:
         del node.messages[checkpoint.messages :]
     wake.unchecked = node.prompted
-    wake.final = wake.passed = wake.cleared = False
-    wake.output = wake.extended = wake.offers = None
+    wake.final, wake.output = checkpoint.final, checkpoint.output
+    wake.passed = wake.cleared = False
+    wake.extended = wake.offers = None
     wake.verdicts = []
     if checkpoint.prompt:
         assert wake.user is not None
@@ -174,6 +175,8 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
             # Approved with other arguments since the stop: those run, not the ones the checkpoint has.
             call.edit, call.seen = memory.edit, True
     wake.partial = ""
+    if wake.final:
+        wake.text = wake.partial = checkpoint.text
     node.bytes_since = wake.bytes_kept
 
 
@@ -217,7 +220,16 @@ def _commit_stop(tree: Tree, node: Node, wake: Wake) -> None:
     if wake.batch is not None:
         batch = tuple(c.copy() for c in wake.batch)
         _open_again(wake, batch)
-    wake.checkpoint = Checkpoint(kept, dict(wake.occurrences), batch, False, frozenset(wake.claimed))
+    wake.checkpoint = Checkpoint(
+        kept,
+        dict(wake.occurrences),
+        batch,
+        False,
+        frozenset(wake.claimed),
+        wake.final,
+        wake.text if wake.final else "",
+        wake.output,
+    )
     wake.full = None
     wake.turns_kept = wake.turns
 
@@ -225,7 +237,7 @@ def _commit_stop(tree: Tree, node: Node, wake: Wake) -> None:
 def _open_again(wake: Wake, batch: Iterable[Call]) -> None:
     """Calls that were left open at a stop are to be entered when the wake goes on."""
     for c in batch:
-        if c.state not in (CallState.DONE, CallState.CUT):
+        if c.state not in (CallState.DONE, CallState.CUT, CallState.FINAL):
             m = wake.memory.get(c.key)
             c.state = CallState.CUT if m is not None and m.doubt() is not None else CallState.NEW
             c.limit, c.at, c.request = None, None, None

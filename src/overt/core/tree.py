@@ -93,6 +93,12 @@ class Checkpoint(NamedTuple):
     """Whether the wake's own user message has to be appended again."""
     claimed: frozenset[str] = frozenset()
     """Keys of the calls in the part of the transcript that is kept, and in `batch`."""
+    final: bool = False
+    """Whether the last reply that is kept is a final answer, which nobody has judged to its end."""
+    text: str = ""
+    """That answer."""
+    output: str | None = None
+    """Canonical JSON of it, where it is typed."""
 
 
 class Wake:

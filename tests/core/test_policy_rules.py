@@ -1,0 +1,94 @@
+"""Rules of guardrails, gates, typed answers and caps that hold whichever way a wake goes: without a driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from overt.core import facts as f
+from overt.core import inputs as i
+from overt.core.effects import CheckText, Verify
+from overt.message import ToolMessage
+from tests.core.sim import Sim, plan
+
+A = "root/a.1"
+ALLOW = f.RulingSpec("allow")
+FINAL = f.CallSpec("final_result", '{"value":1}')
+TIME = {"a": f.Caps(max_wall=10.0)}
+
+
+def begun(*, policy: str = "rewind", **options: Any) -> Sim:
+    sim = Sim(plan(**options), policy=policy)
+    sim.begin()
+    return sim
+
+
+def one(sim: Sim, kind: type) -> Any:
+    """The only open effect of a kind."""
+    (effect,) = sim.effects(kind)
+    return effect
+
+
+def ask(prompt: str = "may I?", data: str = "{}") -> f.RulingSpec:
+    return f.RulingSpec("ask", question=f.Question("approval", prompt, data=data))
+
+
+def text_ruled(sim: Sim, ruling: f.RulingSpec) -> None:
+    sim.step(i.TextRuled(one(sim, CheckText).id, ruling))
+
+
+def stopped_by_the_clock(sim: Sim) -> None:
+    sim.now += 11_000_000
+    sim.step(i.Tick())
+    assert sim.result().limit == "maxWall"
+
+
+def goes_on(sim: Sim) -> None:
+    sim.step(i.Extend(f.Caps(max_wall=1000.0)))
+
+
+def answers(sim: Sim, *, typed: bool, number: int = 1) -> None:
+    """The model gives its final answer."""
+    if typed:
+        sim.reply("", FINAL, output=str(number))
+    else:
+        sim.reply(f"it is {number}")
+
+
+# ------------------------------------------------------------ a final answer and a stop
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_an_answer_that_was_being_judged_at_a_stop_is_judged_when_it_goes_on(typed: bool) -> None:
+    sim = begun(caps=TIME, policed={"gate": 3, "typed": typed})
+    answers(sim, typed=typed)
+    stopped_by_the_clock(sim)
+    goes_on(sim)
+    sim.step(i.VerifyDone(one(sim, Verify).id, False, "not yet"))
+    answers(sim, typed=typed, number=2)
+    sim.step(i.VerifyDone(one(sim, Verify).id, True, "good"))
+    result = sim.result()
+    assert (result.status, result.turns, len(result.verdicts)) == ("done", 2, 2)
+    told = [m for m in sim.node(A).messages if isinstance(m, ToolMessage)]
+    assert [(m.text, m.is_error) for m in told] == ([("not yet", True), ("accepted", False)] if typed else [])
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_rewind_to_a_stop_finds_the_answer_that_was_given_before_it(typed: bool) -> None:
+    sim = begun(caps=TIME, policed={"gate": 3, "output_guards": ("o",), "typed": typed})
+    answers(sim, typed=typed)
+    stopped_by_the_clock(sim)
+    goes_on(sim)
+    sim.step(i.VerifyDone(one(sim, Verify).id, False, "not yet"))
+    answers(sim, typed=typed, number=2)
+    sim.step(i.VerifyDone(one(sim, Verify).id, True, "good"))
+    text_ruled(sim, ask())
+    sim.answer()
+    assert sim.node(A).wake.attempt == 2  # type: ignore[union-attr]
+    assert one(sim, Verify).number == 1
+    sim.step(i.VerifyDone(one(sim, Verify).id, True, "good after all"))
+    text_ruled(sim, ask())
+    result = sim.result()
+    assert (result.status, result.turns, len(result.verdicts)) == ("done", 2, 1)
+    assert result.text == ("1" if typed else "it is 1")
