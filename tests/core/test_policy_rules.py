@@ -8,7 +8,7 @@ import pytest
 
 from overt.core import facts as f
 from overt.core import inputs as i
-from overt.core.effects import CheckText, Verify
+from overt.core.effects import AskHost, CheckText, Verify
 from overt.message import ToolMessage
 from tests.core.sim import Sim, plan
 
@@ -92,3 +92,54 @@ def test_a_rewind_to_a_stop_finds_the_answer_that_was_given_before_it(typed: boo
     result = sim.result()
     assert (result.status, result.turns, len(result.verdicts)) == ("done", 2, 1)
     assert result.text == ("1" if typed else "it is 1")
+
+
+# ------------------------------------------------------------ questions about a prompt or an answer
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_replay_may_ask_otherwise_about_its_answer_as_often_as_about_a_call(typed: bool) -> None:
+    sim = begun(policed={"output_guards": ("o",), "typed": typed}, max_divergences=2)
+    for n in range(4):
+        answers(sim, typed=typed, number=n)
+        text_ruled(sim, ask("may I?", f'{{"output":{n}}}'))
+        if n < 3:
+            pending = sim.result().pending
+            assert pending is not None
+            assert pending.diverged is (n > 0)
+            sim.answer()
+    error = sim.result().error
+    assert error is not None
+    assert error.type == "ReplayDiverged"
+
+
+@pytest.mark.parametrize("hosted", [False, True])
+@pytest.mark.parametrize("what", ["prompt", "output"])
+def test_what_was_agreed_to_is_not_asked_about_again_in_other_words(what: str, hosted: bool) -> None:
+    sim = begun(policy="continue", policed={f"{what}_guards": ("o",)}, hosted=("a",) if hosted else ())
+    if what == "output":
+        answers(sim, typed=False)
+    text_ruled(sim, ask("at noon?"))
+    if hosted:
+        host = one(sim, AskHost)
+        sim.step(i.HostDone(host.id, i.AnswerSpec(host.request, True)))
+    else:
+        sim.answer()
+    text_ruled(sim, ask("at one?"))
+    if what == "prompt":
+        answers(sim, typed=False)
+    assert sim.result().status == "done"
+
+
+def test_another_answer_is_asked_about_although_one_was_agreed_to() -> None:
+    sim = begun(policy="continue", policed={"output_guards": ("o",), "gate": 2})
+    answers(sim, typed=False)
+    sim.step(i.VerifyDone(one(sim, Verify).id, True))
+    text_ruled(sim, ask("may I?", '{"output":"1"}'))
+    sim.answer()
+    text_ruled(sim, f.RulingSpec("deny", "no"))
+    sim.step(i.Recover(policy="rewind"))
+    answers(sim, typed=False, number=2)
+    sim.step(i.VerifyDone(one(sim, Verify).id, True))
+    text_ruled(sim, ask("may I?", '{"output":"2"}'))
+    assert sim.result().status == "pending"

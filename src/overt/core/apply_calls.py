@@ -130,6 +130,7 @@ def _model_replied(tree: Tree, fact: f.ModelReplied) -> None:
         not fact.calls and fact.finish not in UNFINISHED and (node.plan is None or not node.plan.typed)
     )
     wake.passed = wake.cleared = False
+    wake.agreed = None
 
 
 UNFINISHED = ("length", "refusal", "content_filter")

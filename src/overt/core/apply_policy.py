@@ -71,8 +71,6 @@ def _wake_asked(tree: Tree, fact: f.WakeAsked) -> None:
     request = RequestState(fact.request, node.id, wake.number, "", fact.about, fact.question)
     request.about, request.diverged, request.asked_at = fact.about, fact.diverged, tree.now
     request.limit, request.at = fact.limit, fact.at
-    if fact.diverged:
-        wake.divergences += 1
     tree.requests[fact.request] = request
     wake.asks = fact.request
     wake.asked += 1

@@ -157,7 +157,7 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
     wake.unchecked = node.prompted
     wake.final, wake.output = checkpoint.final, checkpoint.output
     wake.passed = wake.cleared = False
-    wake.extended = wake.offers = None
+    wake.agreed = wake.extended = wake.offers = None
     wake.verdicts = []
     if checkpoint.prompt:
         assert wake.user is not None

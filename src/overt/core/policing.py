@@ -111,10 +111,14 @@ def text_ruled(d: Desk, inp: TextRuled, node: Node, wake: Wake, what: str) -> No
     """Guardrails have been asked about the prompt of a wake or its final answer."""
     ruling = inp.ruling
     earlier = (wake.approvals or {}).get(what)
-    if ruling.ruling == "ask" and ruling.question is not None and earlier is not None:
-        asked = d.tree.requests[earlier]
-        if fits(asked.question, ruling.question):
-            ruling = ruling._replace(ruling="approved", question=None)
+    # Of what somebody has just agreed to only a denial counts, as with calls.
+    if (
+        ruling.ruling == "ask"
+        and ruling.question is not None
+        and earlier is not None
+        and (wake.agreed == what or fits(d.tree.requests[earlier].question, ruling.question))
+    ):
+        ruling = ruling._replace(ruling="approved", question=None)
     d.emit(f.TextChecked(node.id, inp.effect, what, ruling))
     if ruling.ruling == "deny":
         by = ", ".join(s.name for s in ruling.said if s.ruling == "deny")

@@ -105,6 +105,7 @@ class Wake:
     """One unit of work on a handle, over all its attempts."""
 
     __slots__ = (
+        "agreed",
         "approvals",
         "asked",
         "asks",
@@ -219,6 +220,8 @@ class Wake:
         """Requests the wake itself has made."""
         self.approvals: dict[str, str] | None = None
         """What was agreed to of the prompt and the final answer: the request."""
+        self.agreed: str | None = None
+        """Which of them was agreed to in this attempt, and has not changed since."""
         self.declined: tuple[str, str] | None = None
         """What was declined, the prompt or the final answer, and why."""
         self.unchecked: bool = False
