@@ -8,7 +8,7 @@ import pytest
 
 from overt.core import facts as f
 from overt.core import inputs as i
-from overt.core.effects import AskHost, CheckText, Verify
+from overt.core.effects import AskHost, AskLimit, CallModel, CheckText, Verify
 from overt.message import ToolMessage
 from tests.core.sim import Sim, plan
 
@@ -143,3 +143,29 @@ def test_another_answer_is_asked_about_although_one_was_agreed_to() -> None:
     sim.step(i.VerifyDone(one(sim, Verify).id, True))
     text_ruled(sim, ask("may I?", '{"output":"2"}'))
     assert sim.result().status == "pending"
+
+
+# ------------------------------------------------------------ typed answers that are none
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_an_answer_the_output_limit_cut_off_is_none_whatever_is_left_of_it(asked: bool) -> None:
+    sim = begun(root=f.Caps(max_tokens=100), policed={"typed": True}, on_limit=asked)
+    sim.reply("", FINAL, output="1", finish="length")
+    if asked:
+        sim.step(i.LimitRuled(one(sim, AskLimit).id, "extend", f.Caps(max_tokens=1000)))
+    else:
+        assert sim.result().limit == "maxTokens"
+        sim.step(i.Extend(f.Caps(max_tokens=1000)))
+    assert one(sim, CallModel)
+    (told,) = [m for m in sim.node(A).messages if isinstance(m, ToolMessage)]
+    assert told.text == "cut off by the output limit, not executed"
+
+
+def test_a_model_is_told_why_its_answer_is_none_although_a_hook_failed_over_it() -> None:
+    sim = begun(policed={"typed": True})
+    sim.reply("one", refused="give a number", error=f.ErrorSpec("Boom", "in a hook", "hook"))
+    assert sim.result().status == "error"
+    sim.step(i.Recover())
+    assert one(sim, CallModel)
+    assert sim.node(A).messages[-1].text == "give a number"

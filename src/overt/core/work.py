@@ -165,7 +165,7 @@ def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
             inp.reasoning,
             inp.opaque,
             inp.ruled,
-            inp.output,
+            None if inp.finish in REPLY_ERRORS else inp.output,
         )
     )
     if inp.finish == "length":
@@ -184,6 +184,8 @@ def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
             drop=True,
         )
     elif inp.error is not None:
+        if not calls and not wake.final:
+            _refuse_output(d, node, inp)
         fail(d, node, inp.error)
     elif wake.final:
         if node.gated:
@@ -191,7 +193,7 @@ def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
         else:
             settle(d, node, "done")
     elif not calls:
-        d.emit(f.OutputRefused(node.id, inp.refused or "the final answer does not fit"))
+        _refuse_output(d, node, inp)
         d.touch(node)
     elif wake.turns >= turn_cap(node):
         stopped = turn_stop(node)
@@ -203,3 +205,7 @@ def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
         if inp.ruled and wake.batch is not None:
             act_on(d, node, wake, [(c, s.ruling) for c, s in zip(wake.batch, calls, strict=True) if s.ruling])
         d.touch(node)
+
+
+def _refuse_output(d: Desk, node: Node, inp: ModelDone) -> None:
+    d.emit(f.OutputRefused(node.id, inp.refused or "the final answer does not fit"))

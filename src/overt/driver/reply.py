@@ -57,8 +57,6 @@ def read_reply(
             calls, output = _final(member.output, message.tool_calls, calls, response.invalid_arguments)
     elif member.output is not None:
         output, refused = _parsed(member.output, message.text, native=native)
-        if response.finish_reason in UNFINISHED:
-            output = None
     usage = response.usage
     tokens = None
     if usage is not None:
@@ -86,9 +84,6 @@ def read_reply(
         output=output,
         refused=refused,
     )
-
-
-UNFINISHED = ("length", "refusal", "content_filter")
 
 
 def _final(
