@@ -8,9 +8,9 @@ import pytest
 
 from overt.core import facts as f
 from overt.core import inputs as i
-from overt.core.effects import AskHost, AskLimit, CallModel, CheckText, Verify
+from overt.core.effects import AskHost, AskLimit, CallModel, CallTool, CheckCalls, CheckText, Verify
 from overt.message import ToolMessage
-from tests.core.sim import Sim, plan
+from tests.core.sim import Sim, call, plan, task
 
 A = "root/a.1"
 ALLOW = f.RulingSpec("allow")
@@ -169,3 +169,44 @@ def test_a_model_is_told_why_its_answer_is_none_although_a_hook_failed_over_it()
     sim.step(i.Recover())
     assert one(sim, CallModel)
     assert sim.node(A).messages[-1].text == "give a number"
+
+
+# ------------------------------------------------------------ calls that were kept out
+
+
+def test_a_result_a_hook_gave_is_not_forgotten_where_the_turns_were_spent() -> None:
+    sim = begun(caps={"a": f.Caps(max_turns=1)}, policed={"before_tool": True})
+    given = f.RulingSpec("allow", output="given", metadata='{"overridden":"before_tool"}')
+    sim.reply("", call("t")._replace(ruling=given), call("ask"), ruled=True)
+    assert sim.result().limit == "maxTurns"
+    sim.step(i.Extend(f.Caps(max_turns=3)))
+    first, second = sim.node(A).wake.batch  # type: ignore[union-attr,misc]
+    assert (first.seen, second.seen) == (False, True), "which of them the hook is asked about"
+    sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (given, ALLOW)))
+    assert sim.call_of(one(sim, CallTool)).name == "ask"
+    assert first.output == "given"
+
+
+@pytest.mark.parametrize("checks", [False, True])
+@pytest.mark.parametrize("why", ["turns", "hook"])
+def test_a_delegation_that_strays_does_not_get_in_past_a_stop(why: str, checks: bool) -> None:
+    sim = begun(caps={"a": f.Caps(max_turns=2)}, policed={"guards": ("g",)} if checks else {}, on_limit=True)
+    sim.reply("", task("c", "p"), call("ask"))
+    if checks:
+        sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ALLOW, ALLOW)))
+    sim.reply("child", handle=f"{A}/c.1")
+    sim.ask()
+    sim.answer()
+    if why == "hook":
+        sim.reply("", task("c", "other"), error=f.ErrorSpec("Boom", "in a hook", "hook"))
+        sim.step(i.Recover())
+    else:
+        sim.reply("", call("nope", error="unknown tool"))
+        sim.reply("", task("c", "other"))
+        sim.step(i.LimitRuled(one(sim, AskLimit).id, "extend", f.Caps(max_turns=9)))
+    if checks:
+        sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ALLOW,)))
+    error = sim.result().error
+    assert error is not None
+    assert error.type == "ReplayDiverged"
+    assert list(sim.tree.nodes) == ["root", A, f"{A}/c.1"]

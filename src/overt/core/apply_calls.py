@@ -139,7 +139,8 @@ UNFINISHED = ("length", "refusal", "content_filter")
 
 def _ruled(call: Call, ruling: f.RulingSpec | None) -> None:
     """The checks were asked about the call before the reply was recorded."""
-    call.seen = True
+    # A result the hook gave is acted upon with this fact, or the hook is asked again: it is kept nowhere else.
+    call.seen = ruling is None or ruling.output is None
     call.cleared = ruling is None or (ruling.ruling == "allow" and ruling.output is None)
     if ruling is not None:
         call.edit = ruling.edit

@@ -36,7 +36,7 @@ def _checks_done(tree: Tree, fact: f.ChecksDone) -> None:
     for id, ruling in zip(effect.calls, fact.rulings, strict=True):
         call = call_of(wake, id)
         call.state = CallState.NEW
-        call.seen = True
+        call.seen = ruling.output is None
         call.cleared = ruling.ruling in ("allow", "approved") and ruling.output is None
         if ruling.edit is not None:
             call.edit = ruling.edit
