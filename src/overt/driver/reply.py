@@ -46,7 +46,7 @@ def read_reply(
         raise TypeError(f"the model returned a text of type {type(message.text).__name__}")
     calls: tuple[f.CallSpec, ...] = ()
     output = refused = None
-    unfinished = response.finish_reason in UNFINISHED
+    unfinished = response.finish_reason in f.UNFINISHED
     if message.tool_calls:
         shelf = _Shelf(member, node, final=member.output is not None and not native)
         calls = tuple(
@@ -84,9 +84,6 @@ def read_reply(
         output=output,
         refused=refused,
     )
-
-
-UNFINISHED = ("length", "refusal", "content_filter")
 
 
 def _final(
