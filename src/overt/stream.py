@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
 import anyio
-from anyio.lowlevel import checkpoint
+from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 from typing_extensions import TypeVar
 
 from overt._frozen import trusted
@@ -180,7 +180,7 @@ class RunStream(Generic[OutputT]):
                     self._breath += 1
                     return event
                 if self._ended:
-                    return self._last()
+                    return await self._last()
                 self._breath = 0
                 await self._feed.news()
         finally:
@@ -214,9 +214,13 @@ class RunStream(Generic[OutputT]):
                 else "read a stream inside `async with`: async with agent.stream(…) as stream: async for …"
             )
 
-    def _last(self) -> Event:
+    async def _last(self) -> Event:
         if self._over:
             raise StopAsyncIteration
+        if self._result is None and self._error is None:
+            # The run was cancelled. So is the reader, most often, and has not heard of it yet.
+            await checkpoint()
+            self._result = self._runtime.result()
         self._over = True
         if self._error is not None:
             raise self._error
@@ -242,7 +246,8 @@ class RunStream(Generic[OutputT]):
         try:
             self._result = await self._work()
         except anyio.get_cancelled_exc_class():
-            raise
+            # asyncio lets anybody cancel this task alone; the reader is told then, and not cancelled for it.
+            await checkpoint_if_cancelled()
         except BaseException as error:  # noqa: BLE001  # the reader's to raise, in the task of the host
             self._error = error
         finally:
