@@ -20,7 +20,7 @@ from overt.core.tree import Node, RequestState, Tree, Wake
 from overt.message import AssistantMessage, Message, UserMessage
 from overt.result import Limit
 
-__all__ = ("HANDLERS", "go_past")
+__all__ = ("HANDLERS", "MESSAGE", "go_past")
 
 MESSAGE: TypeAdapter[Message] = TypeAdapter(Message, config=ConfigDict(defer_build=True))
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from pydantic_core import from_json
 
 from overt._canonical import encode, jsonable
-from overt._text import clean
+from overt._text import clean, told
 from overt.core import facts as f
 from overt.core import inputs as i
+from overt.core.apply_policy import MESSAGE
 from overt.core.effects import CallModel
 from overt.core.tree import Node
 from overt.driver.asking import Failed, call_hook
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from overt.driver.loop import Driver
 
 __all__ = ("broken", "rewrite")
+
+T = TypeVar("T")
 
 KINDS = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
 
@@ -50,12 +53,23 @@ async def rewrite(
         return
     text = None
     if override.messages is not None:
-        text = _parts(messages, override.messages)
+        text = _parts(messages, _listed("messages", override.messages))
     names = None
     if override.tools is not None:
-        names = _names([t.name for t in tools], [getattr(t, "name", t) for t in override.tools])
+        kept = _listed("tools", override.tools)
+        names = _names([t.name for t in tools], [getattr(t, "name", t) for t in kept])
     if text is not None or names is not None:
         await driver.step(i.Override(effect.id, text, names))
+
+
+def _listed(what: str, given: Iterable[T]) -> list[T]:
+    """Return what a hook gives as a list: it is gone through more than once."""
+    try:
+        return list(given)
+    except Exception as error:  # whatever the host's own sequence raises
+        raise _failed(
+            type(error).__name__, f"before_llm gave {what} that are no sequence: {error}"
+        ) from error
 
 
 def _parts(before: Sequence[Message], after: Sequence[Message]) -> str | None:
@@ -69,7 +83,7 @@ def _parts(before: Sequence[Message], after: Sequence[Message]) -> str | None:
             continue
         if not isinstance(cast("object", message), KINDS):
             raise _failed("TypeError", f"before_llm gave a {type(message).__name__} among the messages")
-        parts.append(message.model_dump(mode="json", exclude_defaults=True) | {"role": message.role})
+        parts.append(_plain(message))
     if parts == list(range(len(before))):
         return None
     wrong = broken(after)
@@ -81,6 +95,18 @@ def _parts(before: Sequence[Message], after: Sequence[Message]) -> str | None:
     except (TypeError, ValueError, RecursionError) as error:
         raise _failed("TypeError", f"before_llm gave messages that cannot be recorded: {error}") from error
     return text
+
+
+def _plain(message: Message) -> object:
+    """Return a message as JSON, which can be read back: a copy with other fields is not checked by anybody."""
+    try:
+        plain = message.model_dump(mode="json", exclude_defaults=True, warnings=False) | {
+            "role": message.role
+        }
+        MESSAGE.validate_python(plain)
+    except Exception as error:
+        raise _failed("TypeError", f"before_llm gave a message that is none: {told(error)}") from error
+    return plain
 
 
 def _names(offered: Sequence[str], kept: Sequence[object]) -> tuple[str, ...]:
