@@ -17,11 +17,13 @@ from overt.core.tree import Node, Tree
 from overt.result import Limit
 
 __all__ = (
+    "CAP_OF",
     "Admitted",
     "Stopped",
     "Waits",
     "admit_model",
     "admit_tool",
+    "cap_now",
     "deepest",
     "next_deadline",
     "remaining",
@@ -30,6 +32,16 @@ __all__ = (
     "turn_stop",
     "wall_spent",
 )
+
+CAP_OF = {
+    Limit.MAX_TURNS: "max_turns",
+    Limit.MAX_TOKENS: "max_tokens",
+    Limit.MAX_TOOL_CALLS: "max_tool_calls",
+    Limit.MAX_MODEL_CALLS: "max_model_calls",
+    Limit.MAX_WALL: "max_wall",
+    Limit.MAX_COST: "max_cost",
+}
+"""The field of a budget each limit is about."""
 
 FIRST_CALL = 1_000
 """Tokens reserved for a handle's first model call, of which nothing is known."""
@@ -71,6 +83,14 @@ def _turn_cap(node: Node) -> tuple[int, Node]:
     if top is not None and (own is None or top <= own):
         return top, root
     return (6 if own is None else own), node
+
+
+def cap_now(at: Node, limit: Limit) -> str:
+    """Return the cap a limit is about, as questions have it."""
+    cap: object = getattr(at.caps, CAP_OF[limit])
+    if limit is Limit.MAX_WALL:
+        return f"{cap:g}"
+    return "6" if cap is None and limit is Limit.MAX_TURNS else str(cap)
 
 
 def slots(node: Node) -> int:

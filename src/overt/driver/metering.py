@@ -26,7 +26,9 @@ def _tell(fn: Callable[..., object], *args: object) -> None:
     """Call a listener of the host; what it raises is logged, since nothing depends on it."""
     try:
         fn(*args)
-    except Exception:
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:  # a cancellation too: nothing cancels a plain function, so it is of its own making
         LOG.exception("a listener of the run raised: %r", fn)
 
 

@@ -23,7 +23,7 @@ from overt.core.replay import fits
 from overt.core.suspension import public_answer
 from overt.core.tree import Call, Memory, Node, RequestState
 from overt.core.views import answers_of
-from overt.driver.asking import Failed, call_hook
+from overt.driver.asking import Failed, call_hook, result_of
 from overt.driver.context import describe, let_through, run_user_code
 from overt.driver.metering import measure
 from overt.errors import ToolError, UsageError
@@ -194,13 +194,9 @@ async def _seen(
     )
     try:
         override: ToolOverride | None = await call_hook(driver, hook, event, (ToolOverride,), before)
-        if override is None or override.result is None:
+        result = None if override is None else result_of("after_tool", override)
+        if result is None:
             return done
-        if question_of(override.result) is not None:
-            raise Failed(
-                f.ErrorSpec("UsageError", "after_tool gave a result that asks: only a tool can", "hook")
-            )
-        result = override.result
         metadata = encode({**result.metadata, "overridden": "after_tool"})
         return i.ToolDone(done.effect, result.output, result.is_error, metadata)
     except Failed as failed:
