@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+import anyio
+
 from overt import (
     Agent,
     Allow,
@@ -22,7 +24,7 @@ from overt import (
 from overt.testing import MockModel, say
 from tests.suspend_kit import approve
 
-__all__ = ("Reached", "World", "answer_all", "asking", "denying", "facts", "rule")
+__all__ = ("Mood", "Reached", "World", "answer_all", "asking", "denying", "facts", "rule")
 
 
 def rule(rulings: Mapping[str, Ruling], seen: list[str] | None = None) -> Guardrail:
@@ -44,6 +46,29 @@ def denying(*tools: str, reason: str = "no way") -> Guardrail:
 def asking(*tools: str, prompt: str = "may it?") -> Guardrail:
     """Return a rule that asks about tools."""
     return rule(dict.fromkeys(tools, Ask(prompt)))
+
+
+class Mood:
+    """A rule that says one thing after another of `danger`, the last one for good; and counts."""
+
+    def __init__(self, *rulings: Ruling, waits: bool = False) -> None:
+        self.rulings = rulings
+        self.asked = 0
+        self.waits = waits
+
+    @property
+    def rule(self) -> Any:
+        def says(event: GuardrailEvent) -> Ruling:
+            if event.call.name != "danger":
+                return Allow()
+            self.asked += 1
+            return self.rulings[min(self.asked, len(self.rulings)) - 1]
+
+        async def says_later(event: GuardrailEvent) -> Ruling:
+            await anyio.lowlevel.checkpoint()
+            return says(event)
+
+        return says_later if self.waits else says
 
 
 class World:

@@ -48,6 +48,7 @@ def _model_called(tree: Tree, fact: f.ModelCalled) -> None:
     open_effect(tree, CallModel(fact.effect, fact.handle, fact.left, fact.reserve))
     wake.model = fact.effect
     wake.final = False
+    wake.capped = False
     wake.extended = wake.offers = None
     node.own.model_calls += 1
     for a in node.chain:
@@ -138,7 +139,7 @@ UNFINISHED = ("length", "refusal", "content_filter")
 
 def _ruled(call: Call, ruling: f.RulingSpec | None) -> None:
     """The checks were asked about the call before the reply was recorded."""
-    call.seen = True
+    call.seen = ruling is None or ruling.output is None
     call.cleared = ruling is None or (ruling.ruling == "allow" and ruling.output is None)
     if ruling is not None:
         call.edit = ruling.edit
@@ -231,9 +232,11 @@ def _call_reused(tree: Tree, fact: f.CallReused) -> None:
 
 
 def _call_refused(tree: Tree, fact: f.CallRefused) -> None:
-    call = call_of(wake_of(tree, fact.handle)[1], fact.call)
+    wake = wake_of(tree, fact.handle)[1]
+    call = call_of(wake, fact.call)
     call.state = CallState.REFUSED
     call.limit, call.at = fact.limit, fact.at
+    wake.capped = wake.capped or fact.limit == "maxTurns"
 
 
 def _once_entered(tree: Tree, fact: f.OnceEntered) -> None:

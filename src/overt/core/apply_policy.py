@@ -36,7 +36,8 @@ def _checks_done(tree: Tree, fact: f.ChecksDone) -> None:
     for id, ruling in zip(effect.calls, fact.rulings, strict=True):
         call = call_of(wake, id)
         call.state = CallState.NEW
-        call.seen = True
+        # A result a hook gave is not seen through until the call has it: a limit may come in between.
+        call.seen = call.seen or ruling.output is None
         call.cleared = ruling.ruling in ("allow", "approved") and ruling.output is None
         if ruling.edit is not None:
             call.edit = ruling.edit
@@ -59,6 +60,9 @@ def _text_check_asked(tree: Tree, fact: f.TextCheckAsked) -> None:
 def _text_checked(tree: Tree, fact: f.TextChecked) -> None:
     _, wake = wake_of(tree, fact.handle)
     close_effect(tree, fact.effect)
+    wake.agreed = None
+    if _agreed_before(tree, wake, fact.what):
+        wake.claimed.add(f"@{fact.what}")
     if fact.ruling.ruling in ("allow", "approved"):
         if fact.what == "prompt":
             wake.unchecked = False
@@ -66,13 +70,25 @@ def _text_checked(tree: Tree, fact: f.TextChecked) -> None:
             wake.cleared = True
 
 
+def _agreed_before(tree: Tree, wake: Wake, what: str) -> bool:
+    """Whether this very prompt or final answer is one that somebody agreed to, in whatever attempt."""
+    if wake.approvals is None or what not in wake.approvals:
+        return False
+    shown = json.loads(tree.requests[wake.approvals[what]].question.data).get(what)
+    if what == "prompt":
+        return wake.user is not None and shown == wake.user.text
+    return bool(shown == (wake.text if wake.output is None else json.loads(wake.output)))
+
+
 def _wake_asked(tree: Tree, fact: f.WakeAsked) -> None:
     node, wake = wake_of(tree, fact.handle)
     request = RequestState(fact.request, node.id, wake.number, "", fact.about, fact.question)
     request.about, request.diverged, request.asked_at = fact.about, fact.diverged, tree.now
     request.limit, request.at = fact.limit, fact.at
-    if fact.diverged:
-        wake.divergences += 1
+    if wake.approvals is not None and fact.about in wake.approvals:
+        kept = dict(wake.approvals)
+        wake.replaced = (*wake.replaced, kept.pop(fact.about))
+        wake.approvals = kept
     tree.requests[fact.request] = request
     wake.asks = fact.request
     wake.asked += 1
@@ -106,6 +122,8 @@ def go_past(wake: Wake, limit: str, at: str) -> None:
         if call.state == CallState.REFUSED:
             call.state = CallState.NEW
             call.limit = call.at = None
+            # A clearance is for the entry right after it; this one may come after a month.
+            call.cleared = False
 
 
 def _verify_asked(tree: Tree, fact: f.VerifyAsked) -> None:

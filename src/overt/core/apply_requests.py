@@ -139,6 +139,7 @@ def _wake_answered(tree: Tree, node: Node, wake: Wake, request: RequestState, fa
         return
     if fact.ok:
         wake.approvals = {**(wake.approvals or {}), request.about: request.id}
+        wake.agreed = request.about
     else:
         wake.declined = (request.about, fact.reason or "no reason given")
     _rewind(node, request, fact)

@@ -156,8 +156,7 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
         del node.messages[checkpoint.messages :]
     wake.unchecked = node.prompted
     wake.final = wake.passed = wake.cleared = False
-    wake.output = wake.extended = wake.offers = None
-    wake.failing = None
+    wake.output = wake.extended = wake.offers = wake.agreed = wake.failing = None
     wake.verdicts = []
     if checkpoint.prompt:
         assert wake.user is not None
@@ -228,7 +227,7 @@ def _commit_stop(tree: Tree, node: Node, wake: Wake) -> None:
 def _open_again(wake: Wake, batch: Iterable[Call]) -> None:
     """Calls that were left open at a stop are to be entered when the wake goes on."""
     for c in batch:
-        if c.state not in (CallState.DONE, CallState.CUT):
+        if c.state not in (CallState.DONE, CallState.CUT, CallState.FINAL):
             m = wake.memory.get(c.key)
             c.state = CallState.CUT if m is not None and m.doubt() is not None else CallState.NEW
             c.limit, c.at, c.request = None, None, None
@@ -239,6 +238,8 @@ def _report_unused(tree: Tree, wake: Wake) -> None:
     wake.unused_answers, wake.unused_children = [], []
     if wake.attempt == 1 and not wake.divergences and not wake.strayed:
         return
+    wake.unused_answers += wake.replaced
+    wake.unused_answers += [r for what, r in (wake.approvals or {}).items() if f"@{what}" not in wake.claimed]
     for memory in wake.memory.values():
         wake.unused_answers += memory.replaced
         if memory.key in wake.claimed:

@@ -114,6 +114,7 @@ class Call:
         "approved",
         "args",
         "at",
+        "changed",
         "child",
         "cleared",
         "drew",
@@ -161,6 +162,8 @@ class Call:
         """Whether the checks allow the entry that comes next; each entry needs it anew."""
         self.approved: bool = False
         """Whether somebody agreed to it in this attempt."""
+        self.changed: bool = False
+        """Whether it ran with arguments an answer put in place."""
 
     @property
     def run_args(self) -> str:

@@ -16,7 +16,7 @@ __all__ = ("enter_new", "offers_delegates", "offers_task")
 
 def enter_new(d: Desk, node: Node, wake: Wake) -> None:
     """Enter, in call order, every call that is to be entered and fits."""
-    over = wake.turns >= turn_cap(node)
+    over = wake.capped and wake.turns >= turn_cap(node)
     if node.checks:
         unseen = [
             c

@@ -148,6 +148,7 @@ def finish(
     call.metadata = metadata
     memory = wake.memory.get(call.key) if remember else None
     if memory is not None:
+        call.changed = memory.edit is not None
         memory.finished = True
         memory.finished_in = wake.attempt
         memory.unsettled = False

@@ -17,7 +17,10 @@ __all__ = ("act_on", "ask_checks", "checks_ruled", "denied_text", "settled_befor
 
 
 def settled_before(d: Desk, node: Node, wake: Wake, call: Call) -> bool:
-    """Give a call what an answer said of it, for good: it was declined, or has a reply in the tool's place."""
+    """Give a call what an answer said of it, for good: it was declined, or has a reply in the tool's place.
+
+    What a rule asked and nobody answered before the wake ended is asked again: it binds, also where the rule is gone.
+    """
     memory = wake.memory[call.key]
     if memory.declined is not None:
         d.emit(f.CallDenied(node.id, call.id, memory.declined, declined=True))
@@ -29,6 +32,10 @@ def settled_before(d: Desk, node: Node, wake: Wake, call: Call) -> bool:
         if given is not None and given.by is not None:
             metadata["by"] = given.by
         d.emit(f.CallReturned(node.id, call.id, 0, memory.reply, False, json.dumps(metadata)))
+        return True
+    asked = None if memory.guard is None else d.tree.requests[memory.guard]
+    if asked is not None and asked.status == "cancelled":
+        ask_of_guard(d, node, wake, call, asked.question, diverged=False)
         return True
     return False
 
@@ -111,10 +118,14 @@ def text_ruled(d: Desk, inp: TextRuled, node: Node, wake: Wake, what: str) -> No
     """Guardrails have been asked about the prompt of a wake or its final answer."""
     ruling = inp.ruling
     earlier = (wake.approvals or {}).get(what)
-    if ruling.ruling == "ask" and ruling.question is not None and earlier is not None:
-        asked = d.tree.requests[earlier]
-        if fits(asked.question, ruling.question):
-            ruling = ruling._replace(ruling="approved", question=None)
+    # Right after the answer only a denial counts, whatever the rule would ask now.
+    if (
+        ruling.ruling == "ask"
+        and ruling.question is not None
+        and earlier is not None
+        and (wake.agreed == what or fits(d.tree.requests[earlier].question, ruling.question))
+    ):
+        ruling = ruling._replace(ruling="approved", question=None)
     d.emit(f.TextChecked(node.id, inp.effect, what, ruling))
     if ruling.ruling == "deny":
         by = ", ".join(s.name for s in ruling.said if s.ruling == "deny")

@@ -72,9 +72,9 @@ def batch_messages(tree: Tree, batch: Sequence[Call], why: str) -> list[Message]
             metadata: dict[str, Any] = json.loads(call.metadata) if call.metadata else {}
             if call.edit is not None and call.seen and not metadata.get("replied"):
                 metadata["arguments"] = json.loads(call.edit)
-                if call.approved:
-                    # The model would go on from the arguments it wrote.
-                    text = f"[run with arguments changed by whoever approved it: {call.edit}]\n{text}"
+            if call.changed:
+                # The model would go on from the arguments it wrote.
+                text = f"[run with arguments changed by whoever approved it: {call.edit}]\n{text}"
         elif call.state == CallState.FINAL and why == "done":
             text, is_error, metadata = "accepted", False, {}
         else:

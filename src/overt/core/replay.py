@@ -44,6 +44,9 @@ def unclaimed(tree: Tree, wake: Wake) -> str | None:
             child = tree.nodes[memory.child].wake
             if child is not None and child.status is not None:
                 return describe(memory)
+    # The prompt comes first in every attempt; the final answer is still to come.
+    if "output" in (wake.approvals or ()) and "@output" not in wake.claimed:
+        return "the approval of the output"
     return None
 
 

@@ -99,6 +99,7 @@ class Wake:
     """One unit of work on a handle, over all its attempts."""
 
     __slots__ = (
+        "agreed",
         "approvals",
         "asked",
         "asks",
@@ -106,6 +107,7 @@ class Wake:
         "batch",
         "by_id",
         "bytes_kept",
+        "capped",
         "check",
         "checkpoint",
         "claimed",
@@ -140,6 +142,7 @@ class Wake:
         "prompt",
         "reason",
         "rebuy",
+        "replaced",
         "rewind_due",
         "status",
         "strayed",
@@ -184,7 +187,7 @@ class Wake:
         self.bytes_kept: int = 0
         """Bytes up to the checkpoint that no reported input covers: what `Node.bytes_since` goes back to."""
         self.claimed: set[str] = set()
-        """Keys that a call of this attempt has."""
+        """Keys that a call of this attempt has, and `@prompt` and `@output` where that is what was agreed to."""
         self.rewind_due: bool = False
         self.divergences: int = 0
         """Questions that strayed."""
@@ -206,6 +209,8 @@ class Wake:
         self.partial: str = ""
         self.unused_answers: list[str] = []
         self.unused_children: list[str] = []
+        self.capped: bool = False
+        """Whether the cap on turns kept calls of this batch out."""
         self.check: int = 0
         """The open effect of the wake itself that is no model call, or 0."""
         self.asks: str | None = None
@@ -214,6 +219,10 @@ class Wake:
         """Requests the wake itself has made."""
         self.approvals: dict[str, str] | None = None
         """What was agreed to of the prompt and the final answer: the request."""
+        self.agreed: str | None = None
+        """What somebody has just agreed to: the very prompt or final answer that is checked once more."""
+        self.replaced: tuple[str, ...] = ()
+        """Answered requests about either whose place another question took."""
         self.declined: tuple[str, str] | None = None
         """What was declined, the prompt or the final answer, and why."""
         self.unchecked: bool = False

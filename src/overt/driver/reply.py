@@ -124,7 +124,7 @@ class _Shelf:
 
     def __init__(self, member: Member, node: Node, *, final: bool) -> None:
         self.member = member
-        self.room: bool = offers_delegates(node)
+        self.room: bool = (member.task is not None or bool(member.delegates)) and offers_delegates(node)
         self.offers: tuple[str, ...] | None = None if node.wake is None else node.wake.offers
         self.final = final
 
