@@ -138,6 +138,15 @@ async def test_the_agents_replace_the_runs_field_by_field(own: str) -> None:
         assert [h for h in heard if h[1:] == (name, child)] == [("run", name, child)] * count
 
 
+def test_a_hook_that_is_an_empty_list_is_a_hook() -> None:
+    class Heard(list[Any]):
+        def __call__(self, event: Any) -> None:
+            self.append(event)
+
+    own = Heard()
+    assert Hooks(before_llm=own).over(Hooks(before_llm=lambda event: None)).before_llm is own
+
+
 @either
 async def test_what_they_are_told(sync: bool) -> None:
     told: list[Any] = []

@@ -165,7 +165,8 @@ class Hooks:
         """Return these hooks, with those of `base` where there is none."""
         if base is None:
             return self
-        return Hooks(**{one.name: getattr(self, one.name) or getattr(base, one.name) for one in fields(self)})
+        own = {one.name: getattr(self, one.name) for one in fields(self)}
+        return Hooks(**{name: getattr(base, name) if fn is None else fn for name, fn in own.items()})
 
 
 class MetricEvent(Frozen):

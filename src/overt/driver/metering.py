@@ -69,7 +69,9 @@ class Watcher:
         self._since: dict[str, float] = {}
 
     def record(self, position: int, at: int, facts: Sequence[f.Fact]) -> None:
-        """Hear of facts that are durable."""
+        """Hear of facts that are durable. Of those another process has added, it was told there."""
+        if self._driver.catching_up:
+            return
         for fact in facts:
             act = ACTS.get(type(fact))
             if act is not None:

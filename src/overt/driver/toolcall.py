@@ -160,10 +160,16 @@ async def perform_tool(driver: Driver, effect: CallTool, before: int) -> i.Input
         if effect.id not in driver.tree.open:
             return i.ToolLost(effect.id, "given up before it was entered")
     since = driver.clock.monotonic() if member is not None and member.on_metric is not None else 0.0
-    if tool.timeout is None:
-        done = await _enter(driver, effect, entry, node, call, tool, before)
-    else:
-        done = await _enter_timed(driver, effect, entry, node, call, tool, tool.timeout)
+    try:
+        if tool.timeout is None:
+            done = await _enter(driver, effect, entry, node, call, tool, before)
+        else:
+            done = await _enter_timed(driver, effect, entry, node, call, tool, tool.timeout)
+    except BaseException:
+        # It was cut off, which is no result, but an entry that has ended.
+        if member is not None and member.on_metric is not None:
+            measure(driver, member, node, "tool", call.name, "error", since)
+        raise
     if member is not None and (member.hooks is not None or member.on_metric is not None):
         return await _seen(driver, member, node, call, done, since, before)
     return done
