@@ -210,3 +210,43 @@ def test_a_delegation_that_strays_does_not_get_in_past_a_stop(why: str, checks: 
     assert error is not None
     assert error.type == "ReplayDiverged"
     assert list(sim.tree.nodes) == ["root", A, f"{A}/c.1"]
+
+
+@pytest.mark.parametrize("answer", [True, False])
+@pytest.mark.parametrize("left", [(), ("h",)])
+def test_a_question_a_stop_took_back_unanswered_binds_although_its_rule_is_gone(
+    left: tuple[str, ...], answer: bool
+) -> None:
+    sim = begun(caps=TIME, policy="continue", policed={"guards": ("g", "h")})
+    sim.reply("", call("t", '{"x":1}'), call("ask"))
+    asked = ask("may I?", '{"call":{"arguments":{"x":1},"tool":"t"}}')
+    sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (asked, ALLOW)))
+    stopped_by_the_clock(sim)
+    sim.step(i.Drift(plan(caps=TIME, policed={"guards": left}).dump()))
+    goes_on(sim)
+    if left:
+        sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ALLOW, ALLOW)))
+    assert [sim.call_of(e).name for e in sim.effects(CallTool)] == ["ask"]
+    sim.ret("ask")
+    pending = sim.result().pending
+    assert pending is not None
+    assert (pending.prompt, pending.data) == ("may I?", {"call": {"tool": "t", "arguments": {"x": 1}}})
+    sim.answer(ok=answer)
+    if left and answer:
+        sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ALLOW,)))
+    assert [sim.call_of(e).name for e in sim.effects(CallTool)] == (["t"] if answer else [])
+
+
+@pytest.mark.parametrize("decision", ["extend", "suspend"])
+def test_rules_are_asked_again_about_a_call_that_waited_for_a_budget(decision: str) -> None:
+    sim = begun(caps={"a": f.Caps(max_tool_calls=1)}, policed={"guards": ("g",)}, on_limit=True)
+    sim.reply("", call("t"), call("ask"))
+    sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ALLOW, ALLOW)))
+    sim.ret("t")
+    more = f.Caps(max_tool_calls=5) if decision == "extend" else None
+    sim.step(i.LimitRuled(one(sim, AskLimit).id, decision, more))
+    if decision == "suspend":
+        sim.answer(data="4")
+    sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (f.RulingSpec("deny", "not any more"),)))
+    assert not sim.effects(CallTool)
+    assert sim.node(A).own.tool_calls == 1

@@ -104,6 +104,8 @@ def go_past(wake: Wake, limit: str, at: str) -> None:
         if call.state == CallState.REFUSED:
             call.state = CallState.NEW
             call.limit = call.at = None
+            # It may have taken months: whoever allowed it then is asked again.
+            call.cleared = False
 
 
 def _verify_asked(tree: Tree, fact: f.VerifyAsked) -> None:
