@@ -8,6 +8,7 @@ import pytest
 
 from overt.core import facts as f
 from overt.core import inputs as i
+from overt.core.budget import next_deadline
 from overt.core.effects import AskHost, AskLimit, CallModel, CallTool, CheckCalls, CheckText, Verify
 from overt.message import ToolMessage
 from tests.core.sim import Sim, call, plan, task
@@ -250,3 +251,91 @@ def test_rules_are_asked_again_about_a_call_that_waited_for_a_budget(decision: s
     sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (f.RulingSpec("deny", "not any more"),)))
     assert not sim.effects(CallTool)
     assert sim.node(A).own.tool_calls == 1
+
+
+# ------------------------------------------------------------ caps, and several who meet them
+
+
+def two_at_a_cap(**options: Any) -> tuple[Sim, str, str]:
+    """Two children, the one with a call in flight and one kept out, the other asking about the run's tool calls."""
+    sim = begun(root=f.Caps(max_tool_calls=3), on_limit=True, **options)
+    sim.reply("", task("c", "p"), task("c", "q"))
+    first, second = f"{A}/c.1", f"{A}/c.2"
+    sim.reply("", call("t"), call("ask"), handle=first)
+    sim.reply("", call("t"), handle=second)
+    return sim, first, second
+
+
+def test_what_was_raised_further_meanwhile_is_not_lowered_and_no_error() -> None:
+    sim, first, second = two_at_a_cap()
+    sim.ret("t", handle=first)
+    one_of, other = sim.effects(AskLimit)
+    sim.step(i.LimitRuled(one_of.id, "extend", f.Caps(max_tool_calls=30)))
+    sim.step(i.LimitRuled(other.id, "extend", f.Caps(max_tool_calls=4)))
+    assert sorted(e.handle for e in sim.effects(CallTool)) == [first, second]
+    assert sim.tree.root.caps.max_tool_calls == 30
+
+
+def test_less_than_what_was_asked_about_is_an_error_still() -> None:
+    sim, _, second = two_at_a_cap()
+    sim.step(i.LimitRuled(one(sim, AskLimit).id, "extend", f.Caps(max_tool_calls=2)))
+    error = sim.result(second).error
+    assert error is not None
+    assert "2 is below it" in error.message
+
+
+@pytest.mark.parametrize("how", ["on_limit", "extend"])
+def test_a_call_that_was_kept_out_is_let_in_by_a_raise_for_another(how: str) -> None:
+    sim, first, _ = two_at_a_cap()
+    more = f.Caps(max_tool_calls=30)
+    if how == "on_limit":
+        sim.step(i.LimitRuled(one(sim, AskLimit).id, "extend", more))
+    else:
+        sim.step(i.LimitRuled(one(sim, AskLimit).id, "stop"))
+        sim.step(i.Spawn("root", "c"))
+        sim.step(i.Wake("root/c.2", "go"))
+        sim.reply("", call("t"), handle="root/c.2")
+        sim.step(i.LimitRuled(one(sim, AskLimit).id, "stop"))
+        sim.step(i.Extend(more, "root"))
+    sim.ret("t", handle=first)
+    assert not sim.effects(AskLimit)
+    assert sim.tool("ask", first)
+
+
+def test_time_ends_nothing_while_it_is_asked_about() -> None:
+    sim = begun(caps=TIME, on_limit=True)
+    sim.reply("", call("t"))
+    sim.now += 11_000_000
+    sim.ret("t")
+    asked = one(sim, AskLimit)
+    assert next_deadline(sim.tree) is None
+    sim.step(i.Tick())
+    assert sim.effects(AskLimit) == [asked]
+    sim.step(i.LimitRuled(asked.id, "extend", f.Caps(max_wall=100.0)))
+    assert one(sim, CallModel)
+    assert next_deadline(sim.tree) is not None
+
+
+def test_exact_seconds_are_told() -> None:
+    sim = begun(caps={"a": f.Caps(max_wall=1234567.25)}, on_limit=True)
+    sim.reply("", call("t"))
+    sim.now += 1_234_568_000_001
+    sim.ret("t")
+    asked = one(sim, AskLimit)
+    assert (asked.cap, asked.spent) == ("1234567.25", "1234568.002001")
+
+
+def test_answers_in_one_list_all_count_where_one_of_them_ends_another() -> None:
+    sim = begun(root=f.Caps(max_tool_calls=2), on_limit=True, hosted=())
+    sim.reply("", task("b", "p"), call("ask"))
+    below = f"{A}/b.1"
+    sim.step(i.Spawn(below, "c"))
+    sim.step(i.Wake(f"{below}/c.1", "x"))
+    sim.reply("", call("ask"), handle=f"{below}/c.1")
+    sim.step(i.LimitRuled(one(sim, AskLimit).id, "suspend"))
+    sim.reply("", call("ask"), handle=below)
+    sim.step(i.LimitRuled(one(sim, AskLimit).id, "suspend"))
+    inner, outer = sim.open_requests()
+    sim.step(i.Deliver((i.AnswerSpec(outer, False, None, "no"), i.AnswerSpec(inner, True, "5"))))
+    assert {r.status for r in sim.tree.requests.values()} == {"answered"}
+    assert sim.tree.root.open_requests == 0

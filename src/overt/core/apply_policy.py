@@ -11,13 +11,13 @@ from pydantic import ConfigDict, TypeAdapter
 from overt._frozen import trusted
 from overt._text import size
 from overt.core import facts as f
-from overt.core.batch import CallState
+from overt.core.batch import Call, CallState
 from overt.core.effects import AskLimit, CallModel, CheckCalls, CheckText, Verify
 from overt.core.moves import call_of, close_effect, finish, open_effect, wake_of
 from overt.core.tree import Node, RequestState, Tree, Wake
 from overt.message import AssistantMessage, Message, UserMessage
 
-__all__ = ("HANDLERS", "go_past")
+__all__ = ("HANDLERS", "go_past", "reopen_call")
 
 MESSAGE: TypeAdapter[Message] = TypeAdapter(Message, config=ConfigDict(defer_build=True))
 
@@ -102,10 +102,15 @@ def go_past(wake: Wake, limit: str, at: str) -> None:
     wake.extended = f"{limit} {at}"
     for call in wake.batch or ():
         if call.state == CallState.REFUSED:
-            call.state = CallState.NEW
-            call.limit = call.at = None
-            # It may have taken months: whoever allowed it then is asked again.
-            call.cleared = False
+            reopen_call(call)
+
+
+def reopen_call(call: Call) -> None:
+    """Let a call in that a cap has kept out."""
+    call.state = CallState.NEW
+    call.limit = call.at = None
+    # It may have taken months: whoever allowed it then is asked again.
+    call.cleared = False
 
 
 def _verify_asked(tree: Tree, fact: f.VerifyAsked) -> None:

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from overt._text import size
+from overt.core.effects import AskLimit
 from overt.core.facts import Caps
 from overt.core.render import shown
 from overt.core.tree import Node, Tree
@@ -22,6 +23,7 @@ __all__ = (
     "Waits",
     "admit_model",
     "admit_tool",
+    "asked_for_time",
     "deepest",
     "next_deadline",
     "remaining",
@@ -96,8 +98,17 @@ def next_deadline(tree: Tree) -> int | None:
         cap = node.caps.max_wall
         if cap is not None and node.active:
             at = node.wall_since + int(cap * 1e6) - node.wall
+            if at <= tree.now and asked_for_time(tree, node):
+                continue
             first = at if first is None else min(first, at)
     return first
+
+
+def asked_for_time(tree: Tree, node: Node) -> bool:
+    """Whether `on_limit` is being asked about the handle's running time: meanwhile that ends nothing."""
+    return any(
+        isinstance(e, AskLimit) and e.at == node.id and e.limit == Limit.MAX_WALL for e in tree.open.values()
+    )
 
 
 def estimate(tree: Tree, node: Node, output: int | None) -> int:

@@ -55,7 +55,7 @@ def _amounts(tree: Tree, node: Node, wake: Wake, stopped: Stopped) -> tuple[str,
         case Limit.MAX_MODEL_CALLS:
             return str(at.caps.max_model_calls), str(at.total.model_calls)
         case Limit.MAX_WALL:
-            return f"{at.caps.max_wall:g}", f"{wall_spent(tree, at, tree.now) / 1e6:g}"
+            return f"{at.caps.max_wall:.15g}", f"{wall_spent(tree, at, tree.now) / 1e6:.15g}"
         case _:
             return str(at.caps.max_cost), str(at.total.cost)
 
@@ -63,10 +63,11 @@ def _amounts(tree: Tree, node: Node, wake: Wake, stopped: Stopped) -> tuple[str,
 def limit_ruled(d: Desk, inp: LimitRuled, node: Node, wake: Wake, asked: AskLimit) -> None:
     """`on_limit` has decided."""
     target = d.tree.nodes[asked.at]
-    error = inp.error
-    if error is None and inp.caps is not None:
+    error, caps = inp.error, inp.caps
+    if error is None and caps is not None:
+        caps = _as_asked(target, asked, caps)
         try:
-            for name, value in zip(f.Caps._fields, inp.caps, strict=True):
+            for name, value in zip(f.Caps._fields, caps, strict=True):
                 if value is not None:
                     check_raise(target, name, value, who="on_limit: Extend")
         except UsageError as wrong:
@@ -77,14 +78,25 @@ def limit_ruled(d: Desk, inp: LimitRuled, node: Node, wake: Wake, asked: AskLimi
         return
     d.emit(f.LimitDecided(node.id, inp.effect, inp.decision))
     limit = Limit(asked.limit)
-    if inp.decision == "extend" and inp.caps is not None:
-        d.emit(f.BudgetRaised(target.id, inp.caps))
+    if inp.decision == "extend" and caps is not None:
+        d.emit(f.BudgetRaised(target.id, caps))
     elif inp.decision == "suspend":
         question = _question(asked, limit, inp.prompt)
         ask_of_wake(d, node, wake, "budget", question, limit=asked.limit, at=asked.at)
     elif inp.decision == "stop":
         stop(d, node, _stopped(limit, asked.at, asked.cap))
     d.touch(node)
+
+
+def _as_asked(target: Node, asked: AskLimit, caps: f.Caps) -> f.Caps:
+    """Leave the cap as it is where it has been raised further while `on_limit` was at it: that lowers nothing."""
+    name = CAP_OF[Limit(asked.limit)]
+    value, present = getattr(caps, name), getattr(target.caps, name)
+    if value is None or present is None:
+        return caps
+    said, now = Decimal(str(value)), Decimal(str(present))
+    changes: dict[str, Any] = {name: present}
+    return caps._replace(**changes) if Decimal(asked.cap) <= said < now else caps
 
 
 def _stopped(limit: Limit, at: str, cap: str) -> Stopped:
@@ -124,6 +136,9 @@ def budget_answered(d: Desk, request: RequestState, answer: AnswerSpec) -> None:
     assert request.at is not None
     limit = Limit(request.limit)
     if not answer.ok:
+        wake = d.tree.nodes[request.handle].wake
+        if wake is None or wake.status is not None:
+            return  # it has ended meanwhile, or was cut off
         # Also where another answer has raised the cap since: a refusal is about this wake.
         cap = json.loads(request.question.data)["limit"]["cap"]
         stop(d, d.tree.nodes[request.handle], _stopped(limit, request.at, f"{cap}"))
