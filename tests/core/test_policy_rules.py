@@ -339,3 +339,77 @@ def test_answers_in_one_list_all_count_where_one_of_them_ends_another() -> None:
     sim.step(i.Deliver((i.AnswerSpec(outer, False, None, "no"), i.AnswerSpec(inner, True, "5"))))
     assert {r.status for r in sim.tree.requests.values()} == {"answered"}
     assert sim.tree.root.open_requests == 0
+
+
+# ------------------------------------------------------------ what approvals and edits leave
+
+
+def told(sim: Sim) -> list[tuple[str, dict[str, Any]]]:
+    return [(m.text, dict(m.metadata)) for m in sim.node(A).messages if isinstance(m, ToolMessage)]
+
+
+@pytest.mark.parametrize("policy", ["rewind", "continue"])
+@pytest.mark.parametrize("outcome", ["run", "denied", "reused"])
+def test_the_model_is_told_which_arguments_ran_under_either_policy(policy: str, outcome: str) -> None:
+    tool = "u" if outcome == "reused" else "t"
+    sim = begun(policy=policy, policed={"guards": ("g",)})
+    asked = call(tool, '{"x":1}')
+    sim.reply("", asked)
+    sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ask(),)))
+    sim.step(i.Deliver((i.AnswerSpec(sim.open_requests()[0], True, "{}", args='{"x":2}'),)))
+    if policy == "rewind":
+        sim.reply("", asked)
+    denied = outcome == "denied"
+    sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (f.RulingSpec("deny", "not 2") if denied else ask(),)))
+    if not denied:
+        sim.ret(tool, "paid")
+    if outcome == "reused":
+        sim.reply("", call("ask"))
+        sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ALLOW,)))
+        sim.ask()
+        sim.answer(policy="rewind")
+        sim.reply("", asked)
+    sim.reply("fin")
+    changed = {"arguments": {"x": 2}}
+    if denied:
+        assert told(sim) == [("denied: not 2", {"denied": True, **changed})]
+    else:
+        note = '[run with arguments changed by whoever approved it: {"x":2}]\npaid'
+        assert told(sim)[0] == (note, changed)
+
+
+def test_a_reused_result_says_with_which_arguments_a_hook_had_it_run() -> None:
+    sim = begun(policed={"before_tool": True})
+    edited = f.RulingSpec("allow", edit='{"x":2}')
+    for attempt in (1, 2):
+        sim.reply("", call("u", '{"x":1}'))
+        if attempt == 1:
+            sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (edited,)))
+            sim.ret("u", "paid")
+            sim.reply("", call("ask"))
+            sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ALLOW,)))
+            sim.ask()
+            sim.answer()
+    sim.reply("fin")
+    assert told(sim) == [("paid", {"arguments": {"x": 2}})]
+    replay = sim.result().replay
+    assert replay is not None
+    assert [c.arguments for c in replay.calls_reused] == [{"x": 2}]
+
+
+def test_an_approval_before_a_stop_is_held_against_the_question_after_a_rewind_to_it() -> None:
+    sim = begun(caps=TIME, policed={"guards": ("g",)}, hosted=("a",))
+    sim.reply("", call("t"), call("ask"))
+    sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ask("one?"), ALLOW)))
+    host = one(sim, AskHost)
+    sim.step(i.HostDone(host.id, i.AnswerSpec(host.request, True)))
+    stopped_by_the_clock(sim)
+    goes_on(sim)
+    sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ask("in other words?"), ALLOW)))
+    sim.ask()
+    sim.ret("t")
+    sim.step(i.HostDone(one(sim, AskHost).id))
+    sim.answer()
+    sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ask("another?"), ALLOW)))
+    (request,) = [r for r in sim.tree.requests.values() if r.status == "open"]
+    assert (request.question.prompt, request.diverged) == ("another?", True)

@@ -48,6 +48,7 @@ def _call_denied(tree: Tree, fact: f.CallDenied) -> None:
     word = "declined" if fact.declined else "denied"
     # Not in the call's memory: nothing has run that a later attempt could be given the result of.
     finish(wake, call, f"{word}: {fact.reason}", True, json.dumps({word: True}), remember=False)
+    call.approved = False
 
 
 def _text_check_asked(tree: Tree, fact: f.TextCheckAsked) -> None:

@@ -160,7 +160,7 @@ class Call:
         self.cleared: bool = False
         """Whether the checks allow the entry that comes next; each entry needs it anew."""
         self.approved: bool = False
-        """Whether somebody agreed to it in this attempt."""
+        """Whether somebody agreed to it in this attempt, or in any to the arguments that run."""
 
     @property
     def run_args(self) -> str:
