@@ -12,7 +12,7 @@ from pydantic import ConfigDict, TypeAdapter
 from overt._frozen import trusted
 from overt._text import size
 from overt.core import facts as f
-from overt.core.batch import CallState
+from overt.core.batch import Call, CallState
 from overt.core.budget import cap_now
 from overt.core.effects import AskLimit, CallModel, CheckCalls, CheckText, Verify
 from overt.core.moves import call_of, close_effect, finish, open_effect, wake_of
@@ -20,7 +20,7 @@ from overt.core.tree import Node, RequestState, Tree, Wake
 from overt.message import AssistantMessage, Message, UserMessage
 from overt.result import Limit
 
-__all__ = ("HANDLERS", "MESSAGE", "go_past")
+__all__ = ("HANDLERS", "MESSAGE", "go_past", "reopen_call")
 
 MESSAGE: TypeAdapter[Message] = TypeAdapter(Message, config=ConfigDict(defer_build=True))
 
@@ -52,6 +52,7 @@ def _call_denied(tree: Tree, fact: f.CallDenied) -> None:
     word = "declined" if fact.declined else "denied"
     # Not in the call's memory: nothing has run that a later attempt could be given the result of.
     finish(wake, call, f"{word}: {fact.reason}", True, json.dumps({word: True}), remember=False)
+    call.approved = False
 
 
 def _text_check_asked(tree: Tree, fact: f.TextCheckAsked) -> None:
@@ -129,10 +130,15 @@ def go_past(tree: Tree, wake: Wake, limit: str, at: str, cap: str) -> None:
     wake.capped = True
     for call in wake.batch or ():
         if call.state == CallState.REFUSED:
-            call.state = CallState.NEW
-            call.limit = call.at = None
-            # A clearance is for the entry right after it; this one may come after a month.
-            call.cleared = False
+            reopen_call(call)
+
+
+def reopen_call(call: Call) -> None:
+    """Let a call in that a cap has kept out."""
+    call.state = CallState.NEW
+    call.limit = call.at = None
+    # It may have taken months: whoever allowed it then is asked again.
+    call.cleared = False
 
 
 def _verify_asked(tree: Tree, fact: f.VerifyAsked) -> None:

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from overt._text import size
+from overt.core.effects import AskLimit
 from overt.core.facts import Caps
 from overt.core.render import shown
 from overt.core.tree import Node, Tree
@@ -23,6 +24,7 @@ __all__ = (
     "Waits",
     "admit_model",
     "admit_tool",
+    "asked_for_time",
     "cap_now",
     "deepest",
     "next_deadline",
@@ -89,7 +91,7 @@ def cap_now(at: Node, limit: Limit) -> str:
     """Return the cap a limit is about, as questions have it."""
     cap: object = getattr(at.caps, CAP_OF[limit])
     if limit is Limit.MAX_WALL:
-        return f"{cap:g}"
+        return f"{cap:.15g}"
     return "6" if cap is None and limit is Limit.MAX_TURNS else str(cap)
 
 
@@ -116,8 +118,17 @@ def next_deadline(tree: Tree) -> int | None:
         cap = node.caps.max_wall
         if cap is not None and node.active:
             at = node.wall_since + int(cap * 1e6) - node.wall
+            if at <= tree.now and asked_for_time(tree, node):
+                continue
             first = at if first is None else min(first, at)
     return first
+
+
+def asked_for_time(tree: Tree, node: Node) -> bool:
+    """Whether `on_limit` is being asked about the handle's running time: meanwhile that ends nothing."""
+    return any(
+        isinstance(e, AskLimit) and e.at == node.id and e.limit == Limit.MAX_WALL for e in tree.open.values()
+    )
 
 
 def estimate(tree: Tree, node: Node, output: int | None) -> int:

@@ -46,7 +46,7 @@ def _amounts(tree: Tree, wake: Wake, stopped: Stopped) -> tuple[str, str]:
         case Limit.MAX_MODEL_CALLS:
             return cap, str(at.total.model_calls)
         case Limit.MAX_WALL:
-            return cap, f"{wall_spent(tree, at, tree.now) / 1e6:g}"
+            return cap, f"{wall_spent(tree, at, tree.now) / 1e6:.15g}"
         case _:
             return cap, str(at.total.cost)
 
@@ -127,6 +127,9 @@ def budget_answered(d: Desk, request: RequestState, answer: AnswerSpec) -> None:
     assert request.at is not None
     limit = Limit(request.limit)
     if not answer.ok:
+        wake = d.tree.nodes[request.handle].wake
+        if wake is None or wake.status is not None:
+            return  # it has ended meanwhile, or was cut off
         # Also where another answer has raised the cap since: a refusal is about this wake.
         cap = json.loads(request.question.data)["limit"]["cap"]
         stop(d, d.tree.nodes[request.handle], _stopped(limit, request.at, f"{cap}"))
