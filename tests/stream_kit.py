@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import anyio
 
 from overt import Agent, RunStream, tool
-from overt.events import Event
+from overt.events import Event, RequestOpened
 from overt.testing import call, say
 from overt.testing.mock import Reply
 from tests.suspend_kit import agent, approve
 
-__all__ = ("ENTRY", "Tool", "all_of", "facts", "kinds", "read", "team", "worker")
+__all__ = ("ENTRY", "Tool", "all_of", "bare", "facts", "kinds", "read", "team", "worker")
 
 ENTRY = "root/w.1"
 
@@ -62,6 +62,18 @@ async def all_of(stream: RunStream[Any], *, into: list[Event] | None = None) -> 
 def facts(events: list[Event]) -> list[Event]:
     """Those that stand in the journal."""
     return [event for event in events if event.kind not in ("text", "reasoning", "result")]
+
+
+def bare(events: Iterable[Event]) -> list[Event]:
+    """Without what answering a request repeats, which is told as of when it is read."""
+    return [
+        event.model_copy(
+            update={"request": event.request.model_copy(update={"replays": (), "turns_again": 0})}
+        )
+        if isinstance(event, RequestOpened)
+        else event
+        for event in events
+    ]
 
 
 def kinds(events: list[Event]) -> list[str]:

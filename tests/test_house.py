@@ -83,7 +83,7 @@ async def test_async_tests_run_on_both_loops(anyio_backend_name: str) -> None:
 
 # ------------------------------------------------------------------ what users see
 
-DOORS = ("overt", "overt.errors", "overt.models", "overt.stores", "overt.testing")
+DOORS = ("overt", "overt.errors", "overt.events", "overt.models", "overt.stores", "overt.testing")
 
 # Past the first parameter everything is named, but where two belong together as subject and object do.
 TWO_POSITIONAL = {
@@ -129,6 +129,7 @@ ANY_OF_USERS = {
     "overt.ToolContext.ask": "the implementation; its overloads say the type",
     "overt.all_todos_done": "the work of any agent",
     "overt.output_is": "the work of any agent",
+    "overt.events.ResultReady": "the result of any agent: the union of events has no parameter",
     "overt.tool": "the implementation; its overloads say the type",
 }
 

@@ -58,7 +58,8 @@ class Options(TypedDict, Generic[DepsT], total=False):
     verify_answer: Callable[[Request, Answer[Any]], bool | Awaitable[bool]]
     """Asked before an answer is accepted; false refuses it, and so does an exception."""
     on_limit: Callable[[LimitInfo], LimitDecision | Awaitable[LimitDecision]]
-    """Asked where a cap is spent, before the call or batch that does not fit. Left out: stop."""
+    """Asked where a cap is spent, before the call or batch that does not fit. Left out: stop. Not asked where
+    `max_wall` runs out in the middle of a call, which ends the call, nor about the rounds of a completion gate."""
     hooks: Hooks
     """Functions around the model calls and tools of every agent; an agent's own replace them one by one."""
     on_metric: Callable[[MetricEvent], None]

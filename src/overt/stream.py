@@ -14,6 +14,7 @@ from typing_extensions import TypeVar
 from overt._frozen import trusted
 from overt.core import facts as f
 from overt.core.suspension import when
+from overt.driver.audience import Bell
 from overt.driver.events import EventFold
 from overt.errors import UsageError
 from overt.events import Event, ReasoningDelta, ResultReady, TextDelta
@@ -163,26 +164,26 @@ class RunStream(Generic[OutputT]):
             UsageError: It is not inside `async with`, or somebody else is reading.
             StoreError: As the run's verb; so are the others.
         """
-        self._check()
+        if self._group is None:
+            self._check()
         if self._reading:
             raise UsageError("somebody reads this stream already; Runtime.follow makes another one")
+        feed = self._feed
         self._reading = True
         try:
             if not self._started:
                 self._start()
-            if self._breath >= BREATH:
+            elif self._breath >= BREATH:
                 # Before an event is taken: what is cancelled here has lost none.
                 self._breath = 0
                 await checkpoint()
-            while True:
-                event = self._feed.next()
-                if event is not None:
-                    self._breath += 1
-                    return event
+            while (event := feed.next()) is None:
                 if self._ended:
                     return self._last()
                 self._breath = 0
-                await self._feed.news()
+                await feed.news.wait()
+            self._breath += 1
+            return event
         finally:
             self._reading = False
 
@@ -215,12 +216,13 @@ class RunStream(Generic[OutputT]):
             )
 
     def _last(self) -> Event:
-        if self._over:
-            raise StopAsyncIteration
-        self._over = True
-        if self._error is not None:
+        told, self._over = self._over, True
+        if self._error is not None and not told:
             raise self._error
-        assert self._result is not None
+        if self._result is None:
+            self._check()  # whoever entered the stream is leaving it, while another task reads
+        if told or self._result is None:
+            raise StopAsyncIteration
         return trusted(
             ResultReady,
             kind="result",
@@ -258,7 +260,7 @@ class _Feed:
     """What has been read of a run, and how far there is something to read."""
 
     __slots__ = (
-        "_after", "_driver", "_entry", "_fold", "_news", "_offset", "_pieces", "_told", "_unread", "position",
+        "_after", "_driver", "_entry", "_fold", "_pieces", "_ready", "_told", "_unread", "news", "position",
     )  # fmt: skip
 
     def __init__(self, driver: Driver, after: int | None) -> None:
@@ -266,16 +268,18 @@ class _Feed:
         self._after = after
         self._fold = EventFold()
         self._entry = 0
-        """Which entry of the driver's log comes next, and `_offset` which fact of it."""
-        self._offset = 0
+        """Which entry of the driver's log comes next."""
+        self._ready: deque[Event] = deque()
+        """What is left of the one before."""
         self._told = 0
         """Position up to which facts are stored."""
         self.position: int = 0
-        """Position of the last fact that was read."""
+        """Position of the last fact in the entries that were read."""
         self._pieces: deque[_Piece] = deque()
         self._unread: dict[str, _Piece] = {}
         """The last piece of each handle that has not been read."""
-        self._news: anyio.Event | None = None
+        self.news = Bell()
+        """Rings when there may be more."""
 
     def open(self) -> None:
         """Begin to listen."""
@@ -293,27 +297,16 @@ class _Feed:
         if self in self._driver.listeners:
             self._driver.listeners.remove(self)
         self._driver.audience.remove(self)
-        self._tell()
+        self.news.ring()
 
     def now(self) -> datetime:
+        """The clock."""
         return when(self._driver.now())
-
-    async def news(self) -> None:
-        """Wait until there may be more."""
-        self._news = anyio.Event()
-        try:
-            await self._news.wait()
-        finally:
-            self._news = None
-
-    def _tell(self) -> None:
-        if self._news is not None:
-            self._news.set()
 
     def record(self, position: int, at: int, facts: Sequence[f.Fact]) -> None:
         """Hear that facts are stored; they are read from the log."""
         self._told = position + len(facts) - 1
-        self._tell()
+        self.news.ring()
 
     def piece(self, handle: str, call: object, *, reasoning: bool, text: str) -> None:
         """Hear what a model says."""
@@ -321,16 +314,15 @@ class _Feed:
         if before is not None and before.call is call and before.reasoning is reasoning:
             before.texts.append(text)
             return
-        piece = self._unread[handle] = _Piece(
-            handle, call, reasoning=reasoning, text=text, position=self._told, at=self.now()
-        )
+        piece = _Piece(handle, call, reasoning, text, self._told, self._driver.now())
+        self._unread[handle] = piece
         self._pieces.append(piece)
-        self._tell()
+        self.news.ring()
 
     def next(self) -> Event | None:
         """Return what comes next, as far as it is there."""
-        pieces, driver = self._pieces, self._driver
-        while True:
+        pieces, ready, driver = self._pieces, self._ready, self._driver
+        while not ready:
             if pieces and pieces[0].position <= self.position:
                 piece = pieces.popleft()
                 if self._unread.get(piece.handle) is piece:
@@ -338,15 +330,16 @@ class _Feed:
                 return piece.event()
             if self.position >= self._told:
                 return None
+            # A record at once: no piece was said between facts of one record.
             first, at, facts = driver.log[self._entry]
-            position = self.position = first + self._offset
-            event = self._fold.feed(position, at, facts[self._offset], tree=driver.tree)
-            self._offset += 1
-            if self._offset == len(facts):
-                self._entry += 1
-                self._offset = 0
-            if self._after is None or position > self._after:
-                return event
+            self._entry += 1
+            self.position = first + len(facts) - 1
+            after = self._after or 0
+            for position, fact in enumerate(facts, first):
+                event = self._fold.feed(position, at, fact, tree=driver.tree)
+                if position > after:
+                    ready.append(event)
+        return ready.popleft()
 
 
 class _Piece:
@@ -354,19 +347,19 @@ class _Piece:
 
     __slots__ = ("at", "call", "handle", "position", "reasoning", "texts")
 
-    def __init__(
-        self, handle: str, call: object, *, reasoning: bool, text: str, position: int, at: datetime
-    ) -> None:
+    def __init__(self, handle: str, call: object, reasoning: bool, text: str, position: int, at: int) -> None:
         self.handle: str = handle
         self.call: object = call
         self.reasoning: bool = reasoning
         self.texts: list[str] = [text]
         self.position: int = position
-        self.at: datetime = at
+        self.at: int = at
 
     def event(self) -> TextDelta | ReasoningDelta:
-        where: dict[str, Any] = {"position": self.position, "handle": self.handle, "at": self.at}
-        text = "".join(self.texts)
+        """Return it as its reader sees it."""
+        position, handle, at, text = self.position, self.handle, when(self.at), "".join(self.texts)
         if self.reasoning:
-            return trusted(ReasoningDelta, kind="reasoning", text=text, **where)
-        return trusted(TextDelta, kind="text", text=text, **where)
+            return trusted(
+                ReasoningDelta, kind="reasoning", position=position, handle=handle, at=at, text=text
+            )
+        return trusted(TextDelta, kind="text", position=position, handle=handle, at=at, text=text)

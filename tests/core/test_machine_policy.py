@@ -10,7 +10,8 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from overt.core import facts as f
 from overt.core import inputs as i
-from overt.core.effects import AskLimit, CallModel, CheckCalls, CheckText, Verify
+from overt.core.budget import turn_cap
+from overt.core.effects import AskLimit, CallModel, CallTool, CheckCalls, CheckText, Verify
 from tests.core.sim import Sim, call, plan
 from tests.core.test_machine import Machine, calls, caps, small
 
@@ -81,6 +82,39 @@ class PolicedMachine(Machine):
         self.sim = Sim(made, policy=policy)
         self.sim.begin(closes=closes)
 
+    def step(self, inp: i.Input) -> None:
+        seen = len(self.sim.log)
+        super().step(inp)
+        for _, facts in self.sim.log[seen:]:
+            self.check_limits(facts)
+
+    def check_limits(self, facts: list[f.Fact]) -> None:
+        """What an answer about a cap does, what a cap on turns keeps out, and what the gate lets through."""
+        for at, fact in enumerate(facts):
+            match fact:
+                case f.AnswerGiven(handle, request) if self.sim.tree.requests[request].about == "budget":
+                    rest = [x for x in facts[at:] if getattr(x, "handle", None) == handle]
+                    assert not any(isinstance(x, f.Rewound) for x in rest), (
+                        "a budget was answered by a replay"
+                    )
+                    stopped = any(isinstance(x, f.WakeSettled) and x.status == "incomplete" for x in rest)
+                    assert fact.ok or stopped, "a refused budget let the wake go on"
+                case f.CallEntered(handle) | f.Delegated(handle):
+                    node = self.sim.node(handle)
+                    assert node.wake is not None
+                    assert node.wake.turns < turn_cap(node), "a call was entered past the cap on turns"
+                case f.WakeSettled(handle, "done"):
+                    node = self.sim.node(handle)
+                    assert node.wake is not None
+                    assert node.plan is not None
+                    verdicts = node.wake.verdicts
+                    assert [number for _, _, number in verdicts] == [*range(1, len(verdicts) + 1)]
+                    if node.plan.gate is not None:
+                        assert verdicts[-1][0], "done without a pass"
+                        assert not any(ok for ok, _, _ in verdicts[:-1]), "judged on past a pass"
+                case _:
+                    pass
+
     @precondition(lambda self: self.sim.effects(CallModel))
     @rule(
         n=small,
@@ -136,6 +170,12 @@ class PolicedMachine(Machine):
             self.step(i.ChecksRuled(effect.id, error=f.ErrorSpec("Boom", "in a hook", "hook")))
         else:
             self.step(i.ChecksRuled(effect.id, tuple(said[: len(effect.calls)])))
+
+    @precondition(lambda self: self.sim.effects(CallTool))
+    @rule(n=small)
+    def after_tool_fails(self, n: int) -> None:
+        error = f.ErrorSpec("Boom", "in a hook", "hook")
+        self.step(i.ToolDone(self.pick(CallTool, n).id, "ran", error=error))
 
     @precondition(lambda self: self.sim.effects(CheckText))
     @rule(n=small, word=words, prompt=st.sampled_from(["may I?", "really?"]))

@@ -134,7 +134,8 @@ def _wake_answered(tree: Tree, node: Node, wake: Wake, request: RequestState, fa
     if request.about == "budget":
         assert request.limit is not None
         assert request.at is not None
-        go_past(wake, request.limit, request.at)
+        if fact.ok:
+            go_past(wake, request.limit, request.at)
         return
     if fact.ok:
         wake.approvals = {**(wake.approvals or {}), request.about: request.id}

@@ -4,26 +4,39 @@ from __future__ import annotations
 
 from overt.core import facts as f
 from overt.core.admission import start
-from overt.core.budget import admit_tool
-from overt.core.delegation import offers_delegates, offers_task, refusal, target
+from overt.core.budget import admit_tool, turn_cap, turn_stop
+from overt.core.delegation import refusal, target
 from overt.core.desk import Desk
 from overt.core.policing import ask_checks, settled_before
+from overt.core.replay import match_delegations
 from overt.core.tree import Call, CallState, Node, Wake
-from overt.result import State
+from overt.result import Limit, State
 
-__all__ = ("enter_new", "offers_delegates", "offers_task")
+__all__ = ("enter_new",)
 
 
 def enter_new(d: Desk, node: Node, wake: Wake) -> None:
     """Enter, in call order, every call that is to be entered and fits."""
+    over = wake.capped and wake.turns >= turn_cap(node)
     if node.checks:
-        unseen = [c for c in wake.batch or () if c.state == CallState.NEW and _unseen(node, wake, c)]
+        unseen = [
+            c
+            for c in wake.batch or ()
+            if c.state == CallState.NEW and (c.drew or not over) and _unseen(node, wake, c)
+        ]
         if unseen:
             # Nothing of the batch happens before all of it has been looked at.
             ask_checks(d, node, unseen)
             return
+    # Where rules are asked first, what they deny delegates nothing.
+    elif wake.attempt > 1 and not over and match_delegations(d, node, wake, wake.batch or ()):
+        return
     for call in wake.batch or ():
         if call.state != CallState.NEW:
+            continue
+        if over and not call.drew:
+            # Whatever let the wake go on has not raised the cap that keeps these out.
+            d.emit(f.CallRefused(node.id, call.id, str(Limit.MAX_TURNS), turn_stop(node).at))
             continue
         if call.error is not None:
             d.emit(f.CallReturned(node.id, call.id, 0, call.error, True))

@@ -83,9 +83,13 @@ def limit_ruled(d: Desk, inp: LimitRuled, node: Node, wake: Wake, asked: AskLimi
         question = _question(asked, limit, inp.prompt)
         ask_of_wake(d, node, wake, "budget", question, limit=asked.limit, at=asked.at)
     elif inp.decision == "stop":
-        unit = {Limit.MAX_WALL: " s", Limit.MAX_COST: " USD"}.get(limit, "")
-        stop(d, node, Stopped(limit, asked.at, f"{asked.cap}{unit}"))
+        stop(d, node, _stopped(limit, asked.at, asked.cap))
     d.touch(node)
+
+
+def _stopped(limit: Limit, at: str, cap: str) -> Stopped:
+    unit = {Limit.MAX_WALL: " s", Limit.MAX_COST: " USD"}.get(limit, "")
+    return Stopped(limit, at, f"{cap}{unit}")
 
 
 def _question(asked: AskLimit, limit: Limit, prompt: str | None) -> f.Question:
@@ -115,13 +119,18 @@ def _number(text: str) -> int | float:
 
 
 def budget_answered(d: Desk, request: RequestState, answer: AnswerSpec) -> None:
-    """Somebody was asked about a cap: raise it by what they said."""
-    if not answer.ok or answer.data is None:
-        return
+    """Somebody was asked about a cap: raise it by what they said, or stop where they refused."""
     assert request.limit is not None
     assert request.at is not None
-    node = d.tree.nodes[request.at]
     limit = Limit(request.limit)
+    if not answer.ok:
+        # Also where another answer has raised the cap since: a refusal is about this wake.
+        cap = json.loads(request.question.data)["limit"]["cap"]
+        stop(d, d.tree.nodes[request.handle], _stopped(limit, request.at, f"{cap}"))
+        return
+    if answer.data is None:
+        return
+    node = d.tree.nodes[request.at]
     name = CAP_OF[limit]
     more: Any = json.loads(answer.data)
     present: object = getattr(node.caps, name)

@@ -12,7 +12,7 @@ from overt.core.effects import AskHost, Notify
 from overt.core.ending import cut_effects
 from overt.core.inputs import Cancel, Extend, Recover
 from overt.core.suspension import ask_doubt, host_again
-from overt.core.tree import CallState, Node, Wake
+from overt.core.tree import CallState, Node, Tree, Wake
 from overt.errors import HandleClosed, UnknownHandle, UsageError
 from overt.result import State
 
@@ -118,7 +118,8 @@ def extend(d: Desk, inp: Extend) -> None:
         target = tree.nodes[inp.handle]
     else:
         if entry is None or entry.wake is None or entry.wake.limit_at is None:
-            raise UsageError("extend: the run did not stop at a limit; say which handle's caps to raise")
+            hint = _asked_instead(tree, None) or "; say which handle's caps to raise"
+            raise UsageError(f"extend: the run did not stop at a limit{hint}")
         target = tree.nodes[entry.wake.limit_at]
     if target.state is State.CLOSED:
         raise HandleClosed(f"{target.id} is closed")
@@ -137,9 +138,7 @@ def extend(d: Desk, inp: Extend) -> None:
         and (n.wake.limit_at == target.id or n is target)
     ]
     if not stopped:
-        asked = [r.id for r in tree.requests.values() if r.status == "open" and r.at == target.id]
-        hint = f"; it asks instead: answer request {asked[0]}" if asked else ""
-        raise UsageError(f"extend: nothing stopped at a cap of {target.id}{hint}")
+        raise UsageError(f"extend: nothing stopped at a cap of {target.id}{_asked_instead(tree, target.id)}")
     d.emit(f.ResumeBegun("extend"))
     d.emit(f.BudgetRaised(target.id, inp.caps))
     for node in stopped:
@@ -147,6 +146,11 @@ def extend(d: Desk, inp: Extend) -> None:
         wake = node.wake
         if wake is not None and wake.status is None:
             _ask_doubts(d, node, wake, host=True)
+
+
+def _asked_instead(tree: Tree, at: str | None) -> str:
+    asked = [r.id for r in tree.requests.values() if r.status == "open" and r.at and at in (None, r.at)]
+    return f"; it asks instead: answer request {', '.join(asked)}" if asked else ""
 
 
 def check_raise(node: Node, name: str, value: object, *, who: str = "extend") -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from overt.core import facts as f
+import anyio
 
-__all__ = ("Audience", "Hearer", "Listener", "tell")
+from overt.core import facts as f
+from overt.driver.context import current_host
+
+__all__ = ("Audience", "Bell", "Hearer", "Listener", "drop")
 
 T = TypeVar("T")
 
@@ -42,15 +46,11 @@ class Hearer(Protocol):
         ...
 
 
-def tell(whom: list[T], how: Callable[[T], object]) -> None:
-    """Tell everybody; who raises is taken off the list, and the run goes on."""
-    for one in tuple(whom):
-        try:
-            how(one)
-        except Exception:
-            if one in whom:
-                whom.remove(one)
-            logging.getLogger("overt").exception("%r was told of a run and raised; it is told no more", one)
+def drop(whom: list[T], one: T) -> None:
+    """Take somebody off a list who was told something and raised; call it where that is caught."""
+    if one in whom:
+        whom.remove(one)
+    logging.getLogger("overt").exception("%r was told of a run and raised; it is told no more", one)
 
 
 class Audience:
@@ -75,4 +75,45 @@ class Audience:
 
     def piece(self, handle: str, call: object, *, reasoning: bool, text: str) -> None:
         """Tell everybody one piece."""
-        tell(self._hearers, lambda one: one.piece(handle, call, reasoning=reasoning, text=text))
+        for hearer in tuple(self._hearers):
+            try:
+                hearer.piece(handle, call, reasoning=reasoning, text=text)
+            except Exception:  # noqa: BLE001  # logged
+                drop(self._hearers, hearer)
+
+
+class Bell:
+    """Wakes one task that waits for news. What rings while nobody waits is not kept: look first, then wait.
+
+    An `anyio.Event` serves one wait, and making it costs more than all else that an event of a stream takes; the future
+    it is made of on asyncio does not.
+    """
+
+    __slots__ = ("_event", "_future")
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[None] | None = None
+        self._event: anyio.Event | None = None
+
+    def ring(self) -> None:
+        """Wake whoever waits."""
+        if self._future is not None:
+            if not self._future.done():
+                self._future.set_result(None)
+        elif self._event is not None:
+            self._event.set()
+
+    async def wait(self) -> None:
+        """Wait until it rings."""
+        if current_host() is None:
+            self._event = anyio.Event()
+            try:
+                await self._event.wait()
+            finally:
+                self._event = None
+            return
+        self._future = asyncio.get_running_loop().create_future()
+        try:
+            await self._future
+        finally:
+            self._future = None

@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
-from operator import methodcaller
 from typing import Any
 
 import anyio
@@ -18,7 +17,7 @@ from overt.core.decide import decide
 from overt.core.desk import Refused
 from overt.core.effects import Effect
 from overt.core.tree import Tree
-from overt.driver.audience import Listener, tell
+from overt.driver.audience import Listener, drop
 from overt.driver.context import current_host
 from overt.driver.loading import Log, refold
 from overt.driver.slot import Slot, store_error
@@ -94,7 +93,11 @@ class Intake(ABC):
 
     def _tell(self, entries: Log) -> None:
         for position, at, facts in entries:
-            tell(self.listeners, methodcaller("record", position, at, facts))
+            for listener in tuple(self.listeners):
+                try:
+                    listener.record(position, at, facts)
+                except Exception:  # noqa: BLE001  # logged; what is stored stands, and the run goes on
+                    drop(self.listeners, listener)
 
     def now(self) -> int:
         """The clock in microseconds since 1970."""

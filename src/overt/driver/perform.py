@@ -68,7 +68,10 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
                 # It was closed while this waited, or in the moment the place was handed over.
                 return i.ModelLost(effect.id, f.ErrorSpec("Cancelled", "", "model"))
             try:
-                response = await InContext(generate, driver, node.id, model, request)
+                if driver.audience:
+                    response = await InContext(generate, driver, node.id, model, request)
+                else:
+                    response = await InContext(model.generate, request)
             except BaseException:
                 if member.on_metric is not None:
                     measure(driver, member, node, "llm", model.name, "error", since)
@@ -183,10 +186,10 @@ def _request(
 
 def _tools(member: Member, node: Node) -> tuple[ToolSpec, ...]:
     """What is offered: all the agent has while there is room below, and only what a hook left of it."""
-    assert node.wake is not None
-    offers = node.wake.offers
-    room = (member.task is not None or member.delegates) and offers_delegates(node)
-    specs = member.specs_with_task if room else member.specs
+    specs = member.specs
+    if (member.task is not None or member.delegates) and offers_delegates(node):
+        specs = member.specs_with_task
+    offers = None if node.wake is None else node.wake.offers
     return specs if offers is None else tuple(spec for spec in specs if spec.name in offers)
 
 

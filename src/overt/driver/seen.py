@@ -15,7 +15,6 @@ from pydantic_core import from_json
 
 from overt._frozen import trusted
 from overt.core import facts as f
-from overt.core.keys import idempotency_key
 from overt.core.plan import load_plan
 from overt.core.tree import Checkpoint, Memory, Node, Once, Tree, Wake
 from overt.message import ToolCall
@@ -155,7 +154,7 @@ class Seen:
         wake.limit, wake.limit_at, wake.limit_cap = fact.limit, fact.at, fact.cap
         wake.error, wake.reason, wake.drop = fact.error, fact.reason, fact.drop
         if fact.status == "incomplete":
-            wake.checkpoint = Checkpoint(0, dict(wake.occurrences))
+            wake.checkpoint = Checkpoint(0, dict(wake.occurrences), text=wake.text, output=wake.output)
             self._edits[fact.handle] = {call.id: call.edit for call in self._last[fact.handle]}
 
     def reopened(self, handle: str) -> None:
@@ -175,11 +174,13 @@ class Seen:
         wake.attempt += 1
         wake.turns = 0
         wake.occurrences = dict(wake.checkpoint.occurrences)
-        wake.output = None
+        wake.text, wake.output = wake.checkpoint.text, wake.checkpoint.output
         wake.verdicts = []
         self._last[handle] = []
         for id, edit in self._edits[handle].items():
-            self._calls[handle][id].edit = edit
+            call = self._calls[handle][id]
+            memory = wake.memory.get(call.key)
+            call.edit = edit if memory is None or memory.edit is None else memory.edit
         return wake
 
     # ----------------------------------------------------------- turns and calls
@@ -298,16 +299,23 @@ def _identify(wake: Wake, call: SeenCall) -> None:
     base = call.base = f"{call.name}\0{call.args}"
     occurrence = wake.occurrences.get(base, 0) + 1
     wake.occurrences[base] = occurrence
-    key = f"{base}\0{occurrence}"
-    if _FLOAT.search(call.args):
-        # `1.0` and `1` are one number; the run and the wake are the same for all keys here.
-        key = idempotency_key("", "", 0, call.name, call.args, occurrence)
-    call.key = key
+    same = _whole(call.args) if _FLOAT.search(call.args) else call.args
+    key = call.key = f"{call.name}\0{same}\0{occurrence}"
     memory = wake.memory.get(key)
     if memory is None:
         wake.memory[key] = Memory(key, call.name, call.args)
     else:
         call.edit = memory.edit
+
+
+def _whole(args: str) -> str:
+    """Return canonical arguments with `1.0` written as `1`: to a call's key they are one number."""
+    value: object = json.loads(args, parse_float=lambda digits: _number(float(digits)))
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def _number(value: float) -> float:
+    return int(value) if value.is_integer() else value
 
 
 def _remember(memory: Memory, output: str, *, is_error: bool, metadata: str | None) -> None:
