@@ -25,6 +25,7 @@ MEASURES: list[tuple[str, str, dict[str, str]]] = [
     ("crowd", "benchmarks.crowd", {"THINK": "0"}),
     ("crowd-thinking", "benchmarks.crowd", {"THINK": "0.05"}),
     ("park", "benchmarks.park", {}),
+    ("policy", "benchmarks.policy", {}),
     ("disk", "benchmarks.disk", {}),
     ("imports", "benchmarks.imports", {}),
 ]

@@ -313,10 +313,11 @@ async def test_one_that_raises_loses_nothing_that_ran(policy: ResumePolicy, sync
     agent = world.agent(slow, approve, team=[Agent("c", does="helps", model=MockModel(["helped"]))])
     rt = Runtime(agent, hooks=Hooks(after_tool=made(hook, sync)), resume_policy=policy)
     result = await rt.run("go")
-    assert result.status == "pending"
-    result = await rt.resume(yes(result), policy=ResumePolicy.CONTINUE)
+    # At once, although somebody is asked: nobody is to answer for a wake that has failed.
     failed(result, "RuntimeError", "no disk")
     result = await rt.recover()
+    assert result.status == "pending"
+    result = await rt.resume(yes(result), policy=ResumePolicy.CONTINUE)
     assert (result.status, world.ran, entries) == ("done", ["pay 1"], ["slow"])
     assert tools_said(rt.transcript(W)) == ["slow is done", "paid 1", "it: yes", "helped"]
     assert (len(world.model.requests), len(rt.list())) == (2, 2)

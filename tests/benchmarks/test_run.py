@@ -28,6 +28,12 @@ ROWS = {
         "  resume",
         "parked run of 50 turns",
     },
+    "policy": {
+        "a guardrail that allows, a call",
+        "  one that is async",
+        "streaming, an event",
+        "streaming, a piece of text",
+    },
     "disk": {
         "turn on SQLiteStore, more than in memory",
         "  less its 2.0 fsyncs",

@@ -98,6 +98,77 @@ def test_cancel_and_recover(play: Play) -> None:
     ]
 
 
+def test_approve_refunds(play: Play) -> None:
+    assert play("approve_refunds").splitlines() == [
+        "Allow refund(amount=250.0, order='A-1002')? {'arguments': {'amount': 200, 'order': 'A-1002'}}",
+        "Allow refund(amount=900.0, order='A-1003')? not without a manager",
+        "done: Two orders are refunded, A-1003 is not.",
+        "the model was told:",
+        "  refunded 40.00 for A-1001",
+        "  refunded 200.00 for A-1002",
+        "  declined: not without a manager",
+        "paid: A-1001 40.00, A-1002 200.00",
+    ]
+
+
+def test_verify_gate(play: Play) -> None:
+    assert play("verify_gate").splitlines() == [
+        "round 1: sent back: 1 of 2 items on your list are not done:",
+        "round 2: sent back: AssertionError: Two-words",
+        "round 3: passed: the test passes",
+        "done: It is lower case now. (6 turns, 600 tokens)",
+    ]
+
+
+def test_stream_to_terminal(play: Play) -> None:
+    said = play("stream_to_terminal").splitlines()
+    assert said[:2] == ["Two cities, one moment.", "[turn 1: 100 tokens]"]
+    left = next(number for number, line in enumerate(said) if line.startswith("-- left at position "))
+    assert said[left].endswith(": interrupted")
+    # Left at the first tool; the reader that comes after it is told of the other one.
+    tools = ["[forecast: rain, 4 degrees]", "[forecast: sun, 21 degrees]"]
+    assert [line in said[:left] for line in tools].count(True) == 1
+    assert [line in said[left:] for line in tools].count(True) == 1
+    assert said[-4:-1] == [
+        "Take an umbrella to Oslo and a hat to Rome.",
+        "[turn 2: 100 tokens]",
+        "[root/guide.1: done]",
+    ]
+    assert said[-1].startswith("-- 200 tokens, ")
+
+
+def test_typed_output(play: Play) -> None:
+    assert play("typed_output").splitlines() == [
+        "the answer does not fit:",
+        "items.0.count: Input should be greater than or equal to 1",
+        "days: missing",
+        "Ames & Sons: 39.80 within 14 days (2 turns)",
+    ]
+
+
+def test_chat_loop(play: Play) -> None:
+    assert play("chat_loop").splitlines() == [
+        "> I am Kim. Which rooms are free?",
+        "The blue and the green one, Kim. [2 turns, 200 tokens so far]",
+        "  Allow book(name='Kim', room='blue')? yes",
+        "> Book the blue one for me.",
+        "The blue room is yours. [5 turns, 500 tokens so far]",
+        "> What is my name?",
+        "Kim. [6 turns, 600 tokens so far]",
+        "10 messages, closed",
+    ]
+
+
+def test_compact_transcript(play: Play) -> None:
+    *turns, done, transcript, journal = play("compact_transcript").splitlines()
+    assert len(turns) == 7
+    assert [", compacted from 7" in turns[3], ", compacted from 8" in turns[5]] == [True, True]
+    assert max(int(line.split("about ")[1].split()[0]) for line in turns) <= 300
+    assert done == "done: Six pages, nothing unusual."
+    assert transcript.startswith("transcript: ['user', 'user', 'assistant', 'tool',")
+    assert journal == "journal: 6 pages, 2592 characters"
+
+
 REFUND = ("refund", {"order": "A-1001", "amount": 40})
 WIRE: dict[str, tuple[Steps, str]] = {
     "approval_cli start A-1001": ({"refund": [[REFUND]]}, "pending: Waiting"),
@@ -117,6 +188,20 @@ WIRE: dict[str, tuple[Steps, str]] = {
         "done: Said over the wire.",
     ),
     "cancel_and_recover": ({"count": [[("count", {})]]}, "done: Said over the wire."),
+    "approve_refunds": ({"refund": [[("refund", {"order": "A-1003", "amount": 900})]]}, "paid: \n"),
+    "stream_to_terminal": ({"forecast": [[("forecast", {"city": "Oslo"})]]}, "[root/guide.1: done]"),
+    "typed_output": (
+        {"final_result": [[("final_result", {"sender": "Ames", "items": [], "days": 3})]]},
+        "Ames: 0 within 3 days (1 turns)",
+    ),
+    "chat_loop": (
+        {"book": [[("free_rooms", {})], [], [("book", {"room": "blue", "name": "Kim"})]]},
+        "10 messages",
+    ),
+    "compact_transcript": (
+        {"read_page": [[("read_page", {"number": number})] for number in range(1, 3)]},
+        "journal: 2 pages",
+    ),
 }
 
 

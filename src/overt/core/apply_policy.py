@@ -118,6 +118,7 @@ def _limit_decided(tree: Tree, fact: f.LimitDecided) -> None:
 def go_past(wake: Wake, limit: str, at: str) -> None:
     """Let the wake try again where a cap stopped it."""
     wake.extended = f"{limit} {at}"
+    wake.capped = True
     for call in wake.batch or ():
         if call.state == CallState.REFUSED:
             call.state = CallState.NEW

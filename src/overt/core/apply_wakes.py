@@ -125,6 +125,7 @@ def _wake_reopened(tree: Tree, fact: f.WakeReopened) -> None:
     wake.flushed = 0
     wake.status = wake.limit = wake.limit_at = wake.limit_cap = wake.error = None
     wake.cut = wake.drop = False
+    wake.capped = True
     wake.extended = None
     tree.cut.pop(node.id, None)
     move(tree, node, Move.REOPEN)
@@ -155,8 +156,9 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
     else:
         del node.messages[checkpoint.messages :]
     wake.unchecked = node.prompted
-    wake.final = wake.passed = wake.cleared = False
-    wake.output = wake.extended = wake.offers = wake.agreed = wake.failing = None
+    wake.final, wake.output = checkpoint.final, checkpoint.output
+    wake.passed = wake.cleared = False
+    wake.agreed = wake.extended = wake.offers = wake.failing = None
     wake.verdicts = []
     if checkpoint.prompt:
         assert wake.user is not None
@@ -174,6 +176,8 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
             # Approved with other arguments since the stop: those run, not the ones the checkpoint has.
             call.edit, call.seen = memory.edit, True
     wake.partial = ""
+    if wake.final:
+        wake.text = wake.partial = checkpoint.text
     node.bytes_since = wake.bytes_kept
 
 
@@ -219,7 +223,16 @@ def _commit_stop(tree: Tree, node: Node, wake: Wake) -> None:
     if wake.batch is not None:
         batch = tuple(c.copy() for c in wake.batch)
         _open_again(wake, batch)
-    wake.checkpoint = Checkpoint(kept, dict(wake.occurrences), batch, False, frozenset(wake.claimed))
+    wake.checkpoint = Checkpoint(
+        kept,
+        dict(wake.occurrences),
+        batch,
+        False,
+        frozenset(wake.claimed),
+        wake.final,
+        wake.text if wake.final else "",
+        wake.output,
+    )
     wake.full = None
     wake.turns_kept = wake.turns
 

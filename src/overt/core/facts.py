@@ -27,10 +27,11 @@ from overt.core.policy_facts import (
     VerifyAsked,
     WakeAsked,
 )
-from overt.core.specs import CallSpec, Caps, ErrorSpec, Question, RulingSpec, Said, Tokens
+from overt.core.specs import UNFINISHED, CallSpec, Caps, ErrorSpec, Question, RulingSpec, Said, Tokens
 
 __all__ = (
     "FACTS",
+    "UNFINISHED",
     "AnswerGiven",
     "BudgetRaised",
     "CallAsked",

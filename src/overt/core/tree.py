@@ -93,6 +93,12 @@ class Checkpoint(NamedTuple):
     """Whether the wake's own user message has to be appended again."""
     claimed: frozenset[str] = frozenset()
     """Keys of the calls in the part of the transcript that is kept, and in `batch`."""
+    final: bool = False
+    """Whether the last reply that is kept is a final answer, which nobody has judged to its end."""
+    text: str = ""
+    """That answer."""
+    output: str | None = None
+    """Canonical JSON of it, where it is typed."""
 
 
 class Wake:
@@ -210,7 +216,7 @@ class Wake:
         self.unused_answers: list[str] = []
         self.unused_children: list[str] = []
         self.capped: bool = False
-        """Whether the cap on turns kept calls of this batch out."""
+        """Whether the cap on turns may keep calls of this batch out: it did, or the wake went on from a stop."""
         self.check: int = 0
         """The open effect of the wake itself that is no model call, or 0."""
         self.asks: str | None = None

@@ -12,7 +12,6 @@ from overt.core.ending import fail, settle
 from overt.core.inputs import ModelDone
 from overt.core.limits import at_limit
 from overt.core.policing import act_on, denied_text
-from overt.core.replay import match_delegations
 from overt.core.suspension import ask_doubt
 from overt.core.tree import Call, CallState, Node, Wake
 from overt.result import Limit, State
@@ -68,7 +67,8 @@ def _advance(d: Desk, node: Node, wake: Wake) -> None:
                 ask_doubt(d, node, wake, c)
         if not wake.rewind_due and wake.failing is None:
             enter_new(d, node, wake)
-        if not _drained(d, node, wake):
+        # What strayed has ended the wake.
+        if wake.status is not None or not _drained(d, node, wake):
             return
     if wake.rewind_due:
         d.emit(f.Rewound(node.id))
@@ -92,7 +92,7 @@ def _park(d: Desk, node: Node) -> None:
 
 def _drained(d: Desk, node: Node, wake: Wake) -> bool:
     """Whether every call of the batch has its result; parks or stops the wake where that is what is left to do."""
-    asked = False
+    asked = waits = False
     refused: Call | None = None
     for call in wake.batch or ():
         state = call.state
@@ -103,12 +103,13 @@ def _drained(d: Desk, node: Node, wake: Wake) -> bool:
             child = d.tree.nodes[call.child]
             if child.state is not State.SUSPENDED or child.live:
                 return False
-            asked = True
+            waits = True
         elif state == CallState.ASKED:
             asked = True
         elif state == CallState.REFUSED and refused is None:
             refused = call
-    if asked:
+    # What a hook has failed over is not asked about first; but a child's work is not thrown away for it.
+    if waits or (asked and wake.failing is None):
         _park(d, node)
         return False
     if refused is not None and not wake.rewind_due and wake.failing is None:
@@ -168,7 +169,7 @@ def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
             inp.reasoning,
             inp.opaque,
             inp.ruled,
-            inp.output,
+            None if inp.finish in REPLY_ERRORS else inp.output,
         )
     )
     if inp.finish == "length":
@@ -209,8 +210,7 @@ def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
             at_limit(d, node, wake, stopped)
     elif inp.error is not None:
         fail(d, node, inp.error)
-    # Where rules are asked first, what they deny delegates nothing.
-    elif node.checks or not match_delegations(d, node, wake, wake.batch or ()):
+    else:
         if inp.ruled and wake.batch is not None:
             act_on(d, node, wake, [(c, s.ruling) for c, s in zip(wake.batch, calls, strict=True) if s.ruling])
         d.touch(node)

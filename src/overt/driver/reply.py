@@ -46,7 +46,7 @@ def read_reply(
         raise TypeError(f"the model returned a text of type {type(message.text).__name__}")
     calls: tuple[f.CallSpec, ...] = ()
     output = refused = None
-    unfinished = response.finish_reason in UNFINISHED
+    unfinished = response.finish_reason in f.UNFINISHED
     if message.tool_calls:
         shelf = _Shelf(member, node, final=member.output is not None and not native)
         calls = tuple(
@@ -86,9 +86,6 @@ def read_reply(
     )
 
 
-UNFINISHED = ("length", "refusal", "content_filter")
-
-
 def _final(
     output: OutputSpec,
     asked: Sequence[ToolCall],
@@ -122,11 +119,13 @@ def _parsed(output: OutputSpec, text: str, *, native: bool) -> tuple[str | None,
 class _Shelf:
     """What the model was offered."""
 
+    __slots__ = ("final", "member", "offers", "room")
+
     def __init__(self, member: Member, node: Node, *, final: bool) -> None:
-        self.member = member
+        self.member: Member = member
         self.room: bool = (member.task is not None or bool(member.delegates)) and offers_delegates(node)
         self.offers: tuple[str, ...] | None = None if node.wake is None else node.wake.offers
-        self.final = final
+        self.final: bool = final
 
     def tool(self, name: str) -> Canonical | None:
         """Return what a name stands for, `None` where nothing of it was offered."""
