@@ -46,9 +46,18 @@ def _amounts(tree: Tree, wake: Wake, stopped: Stopped) -> tuple[str, str]:
         case Limit.MAX_MODEL_CALLS:
             return cap, str(at.total.model_calls)
         case Limit.MAX_WALL:
-            return cap, f"{wall_spent(tree, at, tree.now) / 1e6:.15g}"
+            assert at.caps.max_wall is not None
+            return _plain(Decimal(str(at.caps.max_wall))), _plain(
+                Decimal(wall_spent(tree, at, tree.now)).scaleb(-6)
+            )
         case _:
             return cap, str(at.total.cost)
+
+
+def _plain(number: Decimal) -> str:
+    """Return a number with all its digits and no others."""
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def limit_ruled(d: Desk, inp: LimitRuled, node: Node, wake: Wake, asked: AskLimit) -> None:

@@ -85,7 +85,7 @@ def _parts(before: Sequence[Message], after: Sequence[Message]) -> str | None:
         parts.append(_plain(message))
     if parts == list(range(len(before))):
         return None
-    wrong = broken(after)
+    wrong = broken(after) if after else "no message at all"
     if wrong is not None:
         raise _failed("BrokenTranscript", f"before_llm left {wrong}; nothing was sent")
     try:
