@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
@@ -95,8 +95,9 @@ async def ask_rules(driver: Driver, asked: Sequence[tuple[Rule, object]], before
             rulings.append(None)
         else:
             rulings.append(_wrong(rule, value))
-    if waiting:
-        await _wait_for(driver, asked, rulings, waiting, before)
+    if not waiting:
+        return cast("list[Ruling]", rulings)
+    await _wait_for(driver, asked, rulings, waiting, before)
     seconds = driver.crew.guardrail_timeout
     return [
         Deny(f"guardrail {name_of(asked[index][0])!r} did not say within {seconds:g} s")
