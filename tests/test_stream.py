@@ -17,7 +17,7 @@ from overt.errors import AwaitingAnswer, ModelError, NoModel, RunConflict, RunEx
 from overt.events import AnswerGiven, Event, RequestOpened, ResultReady
 from overt.journal.store import Store
 from overt.stores import MemoryStore, SQLiteStore
-from overt.testing import MockModel, call, say
+from overt.testing import CrashingStore, MockModel, call, say
 from overt.testing.mock import Reply
 from tests.driver.support import SlowStore, settle, tasks
 from tests.stream_kit import ENTRY, Tool, all_of, facts, kinds, team, worker
@@ -212,6 +212,41 @@ async def test_it_has_one_reader_at_a_time() -> None:
             pass
     assert refused == ["yes"]
     assert (await stream.result()).status is Status.DONE
+
+
+async def test_another_task_that_reads_is_told_when_the_stream_is_left() -> None:
+    work = Tool()
+    seen: list[Event] = []
+
+    async def on_and_on(stream: RunStream[Any]) -> None:
+        while True:
+            seen.append(await stream.__anext__())
+
+    async def other(stream: RunStream[Any]) -> None:
+        with pytest.raises(UsageError, match="has been left"):
+            await on_and_on(stream)
+
+    async with anyio.create_task_group() as group, worker(work).stream("go", shutdown=0) as stream:
+        group.start_soon(other, stream)
+        await work.inside.wait()
+    assert tuple(facts(seen)) == stream.runtime.events()[: len(facts(seen))]
+    assert "result" not in kinds(seen)
+    assert stream.runtime.result().status is Status.INTERRUPTED
+
+
+async def test_recorded_events_are_those_that_are_stored() -> None:
+    """What is still on its way into the store may not come to be."""
+    store = CrashingStore(MemoryStore())
+    gate = store.hold(2)
+    runtime = Runtime(worker(Tool(waits=False)), store=store)
+    async with anyio.create_task_group() as group:
+        group.start_soon(runtime.run, "go")
+        await gate.reached()
+        stored = (await store.info(runtime.id)).position
+        assert [event.position for event in runtime.events()] == list(range(1, stored + 1))
+        assert len(runtime.trace()) == stored
+        gate.release()
+    assert len(runtime.events()) == len(runtime.trace()) > stored
 
 
 async def test_wrong_arguments_are_told_at_once() -> None:

@@ -12,12 +12,13 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from overt import RunStream, Runtime, Status
-from overt.events import Event, HandleSettled
+from overt import Agent, RunStream, Runtime, Status, tool
+from overt.events import Event, HandleSettled, ResultReady
 from overt.journal.store import Store
 from overt.message import ModelRequest
 from overt.stores import MemoryStore, SQLiteStore
-from overt.testing import say
+from overt.testing import call, say
+from overt.testing.mock import Reply
 from tests.driver.support import settle, tasks
 from tests.stream_kit import ENTRY, Tool, all_of, facts, read, worker
 from tests.suspend_kit import agent
@@ -243,3 +244,45 @@ async def test_leaving_while_the_model_speaks(
     go_on.set()
     result = await stream.runtime.recover()
     assert (result.text, result.usage.unreported_calls) == ("done", result.usage.model_calls - 1)
+
+
+@pytest.mark.parametrize("step", [1, 2, 5])
+async def test_left_again_and_again_it_is_read_to_its_end(step: int, store: Store) -> None:
+    """A browser that loses its connection every few events, and a process that is another one each time."""
+    ran: list[str] = []
+
+    @tool
+    async def look() -> str:
+        await anyio.lowlevel.checkpoint()
+        ran.append("look")
+        return "seen"
+
+    def who() -> Agent[None, str]:
+        child = agent([[call("look"), call("look")], say("child")], look, name="child")
+        boss: list[Reply] = [
+            [call("look"), *(call("task", agent="child", prompt=p) for p in ("1", "2"))],
+            say("boss"),
+        ]
+        return agent(boss, look, team=[child])
+
+    stream = who().stream("go", store=store, run_id="r", shutdown=0)
+    seen: list[Event] = []
+    for lives in range(1, 30):
+        # Whoever leaves cuts the run off, which is recorded too: with as much each time it would get nowhere.
+        until = len(stream.runtime.events()) + step * lives
+        async with stream:
+            async for event in stream:
+                seen.append(event)
+                if event.position >= until:
+                    break
+        assert (await store.info("r")).owner is None
+        if isinstance(seen[-1], ResultReady):
+            break
+        runtime = await Runtime.open(who(), "r", store=store, shutdown=0)
+        stream = runtime.stream(after=facts(seen)[-1].position)
+    runtime = stream.runtime
+    assert isinstance(seen[-1], ResultReady)
+    assert tuple(facts(seen)) == runtime.events()
+    assert (seen[-1].result.text, len(ran) >= 5) == ("boss", True)
+    ledger = runtime.ledger()
+    assert ledger.total.total_tokens == sum(one.own.total_tokens for _, one in ledger.walk())

@@ -15,7 +15,7 @@ from overt.core.tree import CallState, Node
 from overt.core.views import handle_view, ledger_of, open_requests, request_view, result_of
 from overt.driver.caps import budget_of
 from overt.driver.events import event_views
-from overt.driver.loading import trace_lines
+from overt.driver.loading import Log, trace_lines
 from overt.driver.loop import Driver
 from overt.errors import SpecDrift, UnknownHandle, UsageError
 from overt.events import Event
@@ -131,7 +131,7 @@ class Reading(Generic[OutputT]):
 
     def trace(self) -> tuple[str, ...]:
         """Return the journal for people: one line a fact."""
-        return tuple(trace_lines(self._driver.log))
+        return tuple(trace_lines(self._stored()))
 
     def ledger(self) -> Ledger:
         """Return what the run has cost, as a tree of own and total usage."""
@@ -139,9 +139,14 @@ class Reading(Generic[OutputT]):
 
     def events(self, *, after: int = 0) -> tuple[Event, ...]:
         """Return the facts of the journal past position `after`."""
-        return tuple(event_views(self._driver.log, after, self._driver.tree))
+        return tuple(event_views(self._stored(), after, self._driver.tree))
 
     # ------------------------------------------------------------ help
+
+    def _stored(self) -> Log:
+        # What is on its way into the store may not come to be: a reader would read on behind it and miss a fact.
+        log, durable = self._driver.log, self._driver.durable
+        return log if len(log) == durable else log[:durable]
 
     def _unstored(self) -> bool:
         return not self._driver.tree.run_id

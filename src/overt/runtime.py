@@ -307,6 +307,9 @@ class Runtime(Reading[OutputT]):
     ) -> RunStream[OutputT]:
         """`run`, `resume` or `recover`, as a stream of what happens meanwhile. See `RunStream`.
 
+        Leaving it early cuts the run off: readers that come and go, such as browsers, `follow` a run that another task
+        drives.
+
         Args:
             prompt: What to do: the stream is that of `run`.
             answer: Answers to open requests: the stream is that of `resume`. With neither it is that of `recover`.

@@ -216,12 +216,13 @@ class RunStream(Generic[OutputT]):
             )
 
     def _last(self) -> Event:
-        if self._over:
-            raise StopAsyncIteration
-        self._over = True
-        if self._error is not None:
+        told, self._over = self._over, True
+        if self._error is not None and not told:
             raise self._error
-        assert self._result is not None
+        if self._result is None:
+            self._check()  # whoever entered the stream is leaving it, while another task reads
+        if told or self._result is None:
+            raise StopAsyncIteration
         return trusted(
             ResultReady,
             kind="result",

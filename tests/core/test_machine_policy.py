@@ -11,7 +11,7 @@ from hypothesis.stateful import initialize, precondition, rule
 from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.budget import turn_cap
-from overt.core.effects import AskLimit, CallModel, CheckCalls, CheckText, Verify
+from overt.core.effects import AskLimit, CallModel, CallTool, CheckCalls, CheckText, Verify
 from tests.core.sim import Sim, call, plan
 from tests.core.test_machine import Machine, calls, caps, small
 
@@ -170,6 +170,12 @@ class PolicedMachine(Machine):
             self.step(i.ChecksRuled(effect.id, error=f.ErrorSpec("Boom", "in a hook", "hook")))
         else:
             self.step(i.ChecksRuled(effect.id, tuple(said[: len(effect.calls)])))
+
+    @precondition(lambda self: self.sim.effects(CallTool))
+    @rule(n=small)
+    def after_tool_fails(self, n: int) -> None:
+        error = f.ErrorSpec("Boom", "in a hook", "hook")
+        self.step(i.ToolDone(self.pick(CallTool, n).id, "ran", error=error))
 
     @precondition(lambda self: self.sim.effects(CheckText))
     @rule(n=small, word=words, prompt=st.sampled_from(["may I?", "really?"]))

@@ -128,17 +128,15 @@ def _model_replied(tree: Tree, fact: f.ModelReplied) -> None:
     )
     wake.output = fact.output
     wake.final = fact.output is not None or (
-        not fact.calls and fact.finish not in UNFINISHED and (node.plan is None or not node.plan.typed)
+        not fact.calls and fact.finish not in f.UNFINISHED and (node.plan is None or not node.plan.typed)
     )
     wake.passed = wake.cleared = False
-
-
-UNFINISHED = ("length", "refusal", "content_filter")
-"""Finish reasons of replies that are no answer, whatever text they have."""
+    wake.agreed = None
 
 
 def _ruled(call: Call, ruling: f.RulingSpec | None) -> None:
     """The checks were asked about the call before the reply was recorded."""
+    # A result the hook gave is acted upon with this fact, or the hook is asked again: it is kept nowhere else.
     call.seen = ruling is None or ruling.output is None
     call.cleared = ruling is None or (ruling.ruling == "allow" and ruling.output is None)
     if ruling is not None:
@@ -217,6 +215,8 @@ def _call_returned(tree: Tree, fact: f.CallReturned) -> None:
     _, wake = wake_of(tree, fact.handle)
     if fact.effect:
         close_effect(tree, fact.effect)
+    if wake.failing is None:
+        wake.failing = fact.error
     finish(wake, call_of(wake, fact.call), fact.output, fact.is_error, fact.metadata)
 
 

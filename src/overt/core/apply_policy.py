@@ -118,6 +118,7 @@ def _limit_decided(tree: Tree, fact: f.LimitDecided) -> None:
 def go_past(wake: Wake, limit: str, at: str) -> None:
     """Let the wake try again where a cap stopped it."""
     wake.extended = f"{limit} {at}"
+    wake.capped = True
     for call in wake.batch or ():
         if call.state == CallState.REFUSED:
             call.state = CallState.NEW
@@ -175,7 +176,7 @@ def _overridden(tree: Tree, fact: f.Overridden) -> None:
     grown = sum(map(_bytes, after)) - sum(map(_bytes, before))
     if node.last_input:
         node.last_input = max(node.last_input + grown // 4, 1)
-    node.messages[:] = after
+    node.messages = after
 
 
 def _bytes(message: Message) -> int:

@@ -125,6 +125,7 @@ def _wake_reopened(tree: Tree, fact: f.WakeReopened) -> None:
     wake.flushed = 0
     wake.status = wake.limit = wake.limit_at = wake.limit_cap = wake.error = None
     wake.cut = wake.drop = False
+    wake.capped = True
     wake.extended = None
     tree.cut.pop(node.id, None)
     move(tree, node, Move.REOPEN)
@@ -149,14 +150,15 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
     wake.rewind_due = False
     checkpoint = wake.checkpoint
     if wake.full is not None:
-        node.messages[:] = wake.full
+        node.messages = list(wake.full)
         node.last_input = max(node.last_input, wake.full_input)
         wake.full = None
     else:
         del node.messages[checkpoint.messages :]
     wake.unchecked = node.prompted
-    wake.final = wake.passed = wake.cleared = False
-    wake.output = wake.extended = wake.offers = wake.agreed = None
+    wake.final, wake.output = checkpoint.final, checkpoint.output
+    wake.passed = wake.cleared = False
+    wake.agreed = wake.extended = wake.offers = wake.failing = None
     wake.verdicts = []
     if checkpoint.prompt:
         assert wake.user is not None
@@ -174,6 +176,8 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
             # Approved with other arguments since the stop: those run, not the ones the checkpoint has.
             call.edit, call.seen = memory.edit, True
     wake.partial = ""
+    if wake.final:
+        wake.text = wake.partial = checkpoint.text
     node.bytes_since = wake.bytes_kept
 
 
@@ -196,6 +200,8 @@ def _wake_settled(tree: Tree, fact: f.WakeSettled) -> None:
             flush(tree, node, wake)
             wake.set_batch(None)
         wake.full = None
+    elif fact.status == "error":
+        wake.failing = None
     elif fact.status in ("interrupted", "closed") and not fact.cut:
         roll_back(tree, node, wake)
         node.inbox[:0] = wake.items
@@ -217,7 +223,16 @@ def _commit_stop(tree: Tree, node: Node, wake: Wake) -> None:
     if wake.batch is not None:
         batch = tuple(c.copy() for c in wake.batch)
         _open_again(wake, batch)
-    wake.checkpoint = Checkpoint(kept, dict(wake.occurrences), batch, False, frozenset(wake.claimed))
+    wake.checkpoint = Checkpoint(
+        kept,
+        dict(wake.occurrences),
+        batch,
+        False,
+        frozenset(wake.claimed),
+        wake.final,
+        wake.text if wake.final else "",
+        wake.output,
+    )
     wake.full = None
     wake.turns_kept = wake.turns
 

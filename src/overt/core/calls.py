@@ -5,13 +5,14 @@ from __future__ import annotations
 from overt.core import facts as f
 from overt.core.admission import start
 from overt.core.budget import admit_tool, turn_cap, turn_stop
-from overt.core.delegation import offers_delegates, offers_task, refusal, target
+from overt.core.delegation import refusal, target
 from overt.core.desk import Desk
 from overt.core.policing import ask_checks, settled_before
+from overt.core.replay import match_delegations
 from overt.core.tree import Call, CallState, Node, Wake
 from overt.result import Limit, State
 
-__all__ = ("enter_new", "offers_delegates", "offers_task")
+__all__ = ("enter_new",)
 
 
 def enter_new(d: Desk, node: Node, wake: Wake) -> None:
@@ -27,6 +28,9 @@ def enter_new(d: Desk, node: Node, wake: Wake) -> None:
             # Nothing of the batch happens before all of it has been looked at.
             ask_checks(d, node, unseen)
             return
+    # Where rules are asked first, what they deny delegates nothing.
+    elif wake.attempt > 1 and not over and match_delegations(d, node, wake, wake.batch or ()):
+        return
     for call in wake.batch or ():
         if call.state != CallState.NEW:
             continue

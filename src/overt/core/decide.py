@@ -250,10 +250,11 @@ def _tool_done(d: Desk, inp: i.ToolDone) -> None:
     if (found := _tool(d, inp.effect)) is not None:
         node, wake, call = found
         if not _left_block(d, inp.effect, node, wake, call):
-            d.emit(f.CallReturned(node.id, call.id, inp.effect, inp.output, inp.is_error, inp.metadata))
-            if inp.error is not None:
-                fail(d, node, inp.error)
-                return
+            d.emit(
+                f.CallReturned(
+                    node.id, call.id, inp.effect, inp.output, inp.is_error, inp.metadata, inp.error
+                )
+            )
         # While others are inside their tools nothing follows from one result; a large batch is not looked at N times.
         if not wake.entered:
             d.touch(node)

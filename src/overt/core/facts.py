@@ -27,10 +27,11 @@ from overt.core.policy_facts import (
     VerifyAsked,
     WakeAsked,
 )
-from overt.core.specs import CallSpec, Caps, ErrorSpec, Question, RulingSpec, Said, Tokens
+from overt.core.specs import UNFINISHED, CallSpec, Caps, ErrorSpec, Question, RulingSpec, Said, Tokens
 
 __all__ = (
     "FACTS",
+    "UNFINISHED",
     "AnswerGiven",
     "BudgetRaised",
     "CallAsked",
@@ -231,6 +232,8 @@ class CallReturned(NamedTuple):
     is_error: bool = False
     metadata: str | None = None
     """JSON object."""
+    error: ErrorSpec | None = None
+    """Why the wake fails once the rest of its batch is through: a hook that saw the result has failed."""
 
 
 class CallReused(NamedTuple):

@@ -125,7 +125,7 @@ def flush(tree: Tree, node: Node, wake: Wake) -> None:
 
 def roll_back(tree: Tree, node: Node, wake: Wake) -> None:
     """Leave only what is committed in the transcript."""
-    node.messages[:] = committed(tree, node, wake)
+    node.messages = committed(tree, node, wake)
 
 
 def draw(node: Node, call: Call) -> None:

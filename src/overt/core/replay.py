@@ -13,7 +13,7 @@ from overt.core import facts as f
 from overt.core.delegation import refusal
 from overt.core.desk import Desk
 from overt.core.ending import fail
-from overt.core.tree import Call, Memory, Node, Tree, Wake
+from overt.core.tree import Call, CallState, Memory, Node, Tree, Wake
 
 __all__ = ("diverged_error", "fits", "match_delegations", "note_divergence", "unclaimed")
 
@@ -70,7 +70,8 @@ def match_delegations(d: Desk, node: Node, wake: Wake, calls: Iterable[Call]) ->
         wake: Its wake.
         calls: Those of the batch that no rule keeps from delegating.
     """
-    if wake.attempt == 1:
+    # Once something of the batch has happened it has been matched, and what it left must not be dropped.
+    if wake.attempt == 1 or any(c.state != CallState.NEW for c in wake.batch or ()):
         return False
     for call in calls:
         if (

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ("CallSpec", "Caps", "ErrorSpec", "Question", "RulingSpec", "Said", "Tokens")
+__all__ = ("UNFINISHED", "CallSpec", "Caps", "ErrorSpec", "Question", "RulingSpec", "Said", "Tokens")
+
+UNFINISHED = ("length", "refusal", "content_filter")
+"""Finish reasons of replies that are no answer, whatever text they have."""
 
 
 class Caps(NamedTuple):

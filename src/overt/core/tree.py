@@ -93,6 +93,12 @@ class Checkpoint(NamedTuple):
     """Whether the wake's own user message has to be appended again."""
     claimed: frozenset[str] = frozenset()
     """Keys of the calls in the part of the transcript that is kept, and in `batch`."""
+    final: bool = False
+    """Whether the last reply that is kept is a final answer, which nobody has judged to its end."""
+    text: str = ""
+    """That answer."""
+    output: str | None = None
+    """Canonical JSON of it, where it is typed."""
 
 
 class Wake:
@@ -121,6 +127,7 @@ class Wake:
         "entered",
         "error",
         "extended",
+        "failing",
         "final",
         "flushed",
         "full",
@@ -209,7 +216,7 @@ class Wake:
         self.unused_answers: list[str] = []
         self.unused_children: list[str] = []
         self.capped: bool = False
-        """Whether the cap on turns kept calls of this batch out."""
+        """Whether the cap on turns may keep calls of this batch out: it did, or the wake went on from a stop."""
         self.check: int = 0
         """The open effect of the wake itself that is no model call, or 0."""
         self.asks: str | None = None
@@ -238,6 +245,8 @@ class Wake:
         """The gate's judgements of this attempt."""
         self.extended: str | None = None
         """The cap that was just raised or decided upon: where it still stops the wake, the wake stops."""
+        self.failing: ErrorSpec | None = None
+        """Why the wake fails once its batch is through."""
         self.offers: tuple[str, ...] | None = None
         """Names of the tools a hook left for the model call under way."""
         self.full: list[Message] | None = None
@@ -329,6 +338,7 @@ class Node:
         self.wall_since: int = 0
         self.inbox: list[Item] = []
         self.messages: list[Message] = []
+        """The transcript. This list grows and shrinks at its end; what replaces any other part is another list."""
         self.call_seq: int = 0
         self.wake: Wake | None = None
         self.wakes: int = 0

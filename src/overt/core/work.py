@@ -12,7 +12,6 @@ from overt.core.ending import fail, settle
 from overt.core.inputs import ModelDone
 from overt.core.limits import at_limit
 from overt.core.policing import act_on, denied_text
-from overt.core.replay import match_delegations
 from overt.core.suspension import ask_doubt
 from overt.core.tree import Call, CallState, Node, Wake
 from overt.result import Limit, State
@@ -66,13 +65,17 @@ def _advance(d: Desk, node: Node, wake: Wake) -> None:
         for c in wake.batch:
             if c.state == CallState.CUT:
                 ask_doubt(d, node, wake, c)
-        if not wake.rewind_due:
+        if not wake.rewind_due and wake.failing is None:
             enter_new(d, node, wake)
-        if not _drained(d, node, wake):
+        # What strayed has ended the wake.
+        if wake.status is not None or not _drained(d, node, wake):
             return
     if wake.rewind_due:
         d.emit(f.Rewound(node.id))
         d.touch(node)
+        return
+    if wake.failing is not None:
+        fail(d, node, wake.failing)
         return
     if wake.unchecked:
         d.emit(f.TextCheckAsked(node.id, d.tree.next_effect, "prompt"))
@@ -89,7 +92,7 @@ def _park(d: Desk, node: Node) -> None:
 
 def _drained(d: Desk, node: Node, wake: Wake) -> bool:
     """Whether every call of the batch has its result; parks or stops the wake where that is what is left to do."""
-    asked = False
+    asked = waits = False
     refused: Call | None = None
     for call in wake.batch or ():
         state = call.state
@@ -100,15 +103,16 @@ def _drained(d: Desk, node: Node, wake: Wake) -> bool:
             child = d.tree.nodes[call.child]
             if child.state is not State.SUSPENDED or child.live:
                 return False
-            asked = True
+            waits = True
         elif state == CallState.ASKED:
             asked = True
         elif state == CallState.REFUSED and refused is None:
             refused = call
-    if asked:
+    # What a hook has failed over is not asked about first; but a child's work is not thrown away for it.
+    if waits or (asked and wake.failing is None):
         _park(d, node)
         return False
-    if refused is not None and not wake.rewind_due:
+    if refused is not None and not wake.rewind_due and wake.failing is None:
         assert refused.limit is not None
         assert refused.at is not None
         if refused.limit == Limit.MAX_TURNS:
@@ -165,7 +169,7 @@ def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
             inp.reasoning,
             inp.opaque,
             inp.ruled,
-            inp.output,
+            None if inp.finish in REPLY_ERRORS else inp.output,
         )
     )
     if inp.finish == "length":
@@ -183,6 +187,13 @@ def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
             f.ErrorSpec("EmptyReply", "The model replied with neither text nor calls.", "model", True),
             drop=True,
         )
+    elif not calls and not wake.final:
+        # Told before a hook's error, too: whoever goes on after that goes on from here.
+        d.emit(f.OutputRefused(node.id, inp.refused or "the final answer does not fit"))
+        if inp.error is None:
+            d.touch(node)
+        else:
+            fail(d, node, inp.error)
     elif inp.error is not None:
         fail(d, node, inp.error)
     elif wake.final:
@@ -190,16 +201,12 @@ def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
             d.touch(node)
         else:
             settle(d, node, "done")
-    elif not calls:
-        d.emit(f.OutputRefused(node.id, inp.refused or "the final answer does not fit"))
-        d.touch(node)
     elif wake.turns >= turn_cap(node):
         stopped = turn_stop(node)
         for call in wake.batch or ():
             d.emit(f.CallRefused(node.id, call.id, str(Limit.MAX_TURNS), stopped.at))
         at_limit(d, node, wake, stopped)
-    # Where rules are asked first, what they deny delegates nothing.
-    elif node.checks or not match_delegations(d, node, wake, wake.batch or ()):
+    else:
         if inp.ruled and wake.batch is not None:
             ruled = [(c, s.ruling) for c, s in zip(wake.batch, calls, strict=True) if s.ruling]
             if ruled:

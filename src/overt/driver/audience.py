@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 import anyio
 
 from overt.core import facts as f
+from overt.driver.context import current_host
 
 __all__ = ("Audience", "Bell", "Hearer", "Listener", "drop")
 
@@ -104,16 +105,14 @@ class Bell:
 
     async def wait(self) -> None:
         """Wait until it rings."""
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
+        if current_host() is None:
             self._event = anyio.Event()
             try:
                 await self._event.wait()
             finally:
                 self._event = None
             return
-        self._future = loop.create_future()
+        self._future = asyncio.get_running_loop().create_future()
         try:
             await self._future
         finally:

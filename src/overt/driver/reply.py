@@ -47,19 +47,17 @@ def read_reply(
         raise TypeError(f"the model returned a text of type {type(message.text).__name__}")
     calls: tuple[f.CallSpec, ...] = ()
     output = refused = None
+    unfinished = response.finish_reason in f.UNFINISHED
     if message.tool_calls:
-        room = (member.task is not None or bool(member.delegates)) and offers_delegates(node)
-        offers = None if node.wake is None else node.wake.offers
+        shelf = _Shelf(member, node, final=member.output is not None and not native)
         calls = tuple(
-            _call(member, call, response.invalid_arguments.get(index), room, offers)
+            _call(shelf, call, response.invalid_arguments.get(index))
             for index, call in enumerate(message.tool_calls)
         )
-        if member.output is not None and not native:
+        if member.output is not None and not native and not unfinished:
             calls, output = _final(member.output, message.tool_calls, calls, response.invalid_arguments)
-    elif member.output is not None:
+    elif member.output is not None and not unfinished:
         output, refused = _parsed(member.output, message.text, native=native)
-        if response.finish_reason in UNFINISHED:
-            output = None
     usage = response.usage
     tokens = None
     if usage is not None:
@@ -88,9 +86,6 @@ def read_reply(
         output,
         refused,
     )
-
-
-UNFINISHED = ("length", "refusal", "content_filter")
 
 
 def _final(
@@ -123,15 +118,45 @@ def _parsed(output: OutputSpec, text: str, *, native: bool) -> tuple[str | None,
         return None, f"Give the final answer by calling {FINAL}."
 
 
-def _call(
-    member: Member, call: ToolCall, invalid: str | None, room: bool, offers: tuple[str, ...] | None
-) -> f.CallSpec:
+class _Shelf:
+    """What the model was offered."""
+
+    __slots__ = ("final", "member", "offers", "room")
+
+    def __init__(self, member: Member, node: Node, *, final: bool) -> None:
+        self.member: Member = member
+        self.room: bool = (member.task is not None or bool(member.delegates)) and offers_delegates(node)
+        self.offers: tuple[str, ...] | None = None if node.wake is None else node.wake.offers
+        self.final: bool = final
+
+    def tool(self, name: str) -> Canonical | None:
+        """Return what a name stands for, `None` where nothing of it was offered."""
+        member = self.member
+        tool: Canonical | None = member.tools.get(name)
+        if tool is None and self.room:
+            tool = member.delegates.get(name) or (member.task if name == "task" else None)
+        return None if self.offers is not None and name not in self.offers else tool
+
+    def unknown(self, name: str) -> str:
+        """Return what a model is told that calls something else."""
+        member = self.member
+        names = [*member.tools]
+        if self.room:
+            names += [*member.delegates, *(() if member.task is None else ("task",))]
+        names = [known for known in names if self.offers is None or known in self.offers]
+        if self.final:
+            names.append(FINAL)
+        listed = ", ".join(names) or "none"
+        return (
+            f"unknown tool: {name!r}. The tools: {listed}."
+            if name
+            else f"a call without a name. The tools: {listed}."
+        )
+
+
+def _call(shelf: _Shelf, call: ToolCall, invalid: str | None) -> f.CallSpec:
     name = clean(call.name)
-    tool: Canonical | None = member.tools.get(name)
-    if tool is None and room:
-        tool = member.delegates.get(name) or (member.task if name == "task" else None)
-    if offers is not None and name not in offers:
-        tool = None
+    tool = shelf.tool(name)
     raw = "{}"
     if invalid is None:
         if not isinstance(cast("object", call.arguments), Mapping):
@@ -146,7 +171,7 @@ def _call(
         # What the journal could not read back is not written into it: nested too deeply, a number with 5,000 digits.
         return f.CallSpec(name, "{}", None, f"invalid arguments: {error}")
     if tool is None:
-        return f.CallSpec(name, raw, None, _unknown(member, name, room, offers))
+        return f.CallSpec(name, raw, None, shelf.unknown(name))
     try:
         # Text that is no JSON object may still do: none at all, for a tool without arguments.
         args = tool.canonical(call.arguments if invalid is None else invalid)
@@ -162,16 +187,3 @@ def _text(arguments: dict[str, JsonValue]) -> str:
         # Half a surrogate pair, or no JSON: the slow way cleans the one and names the other.
         return encode(jsonable(arguments))
     return encode(jsonable(arguments)) if "NaN" in text or "Infinity" in text else text
-
-
-def _unknown(member: Member, name: str, room: bool, offers: tuple[str, ...] | None) -> str:
-    names = [*member.tools]
-    if room:
-        names += [*member.delegates, *(() if member.task is None else ("task",))]
-    names = [known for known in names if offers is None or known in offers]
-    listed = ", ".join(names) or "none"
-    return (
-        f"unknown tool: {name!r}. The tools: {listed}."
-        if name
-        else f"a call without a name. The tools: {listed}."
-    )

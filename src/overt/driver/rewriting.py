@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from pydantic_core import from_json
 
@@ -11,6 +11,7 @@ from overt._canonical import encode, jsonable
 from overt._text import clean
 from overt.core import facts as f
 from overt.core import inputs as i
+from overt.core.apply_policy import MESSAGE
 from overt.core.effects import CallModel
 from overt.core.tree import Node
 from overt.driver.asking import Failed, call_hook
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from overt.driver.loop import Driver
 
 __all__ = ("broken", "rewrite")
+
+T = TypeVar("T")
 
 KINDS = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
 
@@ -50,12 +53,22 @@ async def rewrite(
         return
     text = None
     if override.messages is not None:
-        text = _parts(messages, override.messages)
+        text = _parts(messages, _all(override.messages, "messages"))
     names = None
     if override.tools is not None:
-        names = _names([t.name for t in tools], [getattr(t, "name", t) for t in override.tools])
+        kept = [getattr(t, "name", t) for t in _all(override.tools, "tools")]
+        names = _names([t.name for t in tools], kept)
     if text is not None or names is not None:
         await driver.step(i.Override(effect.id, text, names))
+
+
+def _all(given: Sequence[T], what: str) -> tuple[T, ...]:
+    try:
+        return tuple(given)
+    except Exception as error:
+        raise _failed(
+            "TypeError", f"before_llm gave {what} of type {type(given).__name__}: {error}"
+        ) from error
 
 
 def _parts(before: Sequence[Message], after: Sequence[Message]) -> str | None:
@@ -69,7 +82,14 @@ def _parts(before: Sequence[Message], after: Sequence[Message]) -> str | None:
             continue
         if not isinstance(cast("object", message), KINDS):
             raise _failed("TypeError", f"before_llm gave a {type(message).__name__} among the messages")
-        parts.append(message.model_dump(mode="json", exclude_defaults=True) | {"role": message.role})
+        try:
+            # What pydantic would warn of is not taken below.
+            told = message.model_dump(mode="json", exclude_defaults=True, warnings=False)
+            parts.append(told | {"role": message.role})
+        except (TypeError, ValueError, RecursionError) as error:
+            raise _failed(
+                "TypeError", f"before_llm gave a message that cannot be recorded: {error}"
+            ) from error
     if parts == list(range(len(before))):
         return None
     wrong = broken(after)
@@ -77,7 +97,9 @@ def _parts(before: Sequence[Message], after: Sequence[Message]) -> str | None:
         raise _failed("BrokenTranscript", f"before_llm left {wrong}; nothing was sent")
     try:
         text = encode(jsonable(parts, "messages"))
-        from_json(text)
+        for part in cast("list[object]", from_json(text)):
+            if not isinstance(part, int):
+                MESSAGE.validate_python(part)
     except (TypeError, ValueError, RecursionError) as error:
         raise _failed("TypeError", f"before_llm gave messages that cannot be recorded: {error}") from error
     return text

@@ -154,7 +154,7 @@ class Seen:
         wake.limit, wake.limit_at, wake.limit_cap = fact.limit, fact.at, fact.cap
         wake.error, wake.reason, wake.drop = fact.error, fact.reason, fact.drop
         if fact.status == "incomplete":
-            wake.checkpoint = Checkpoint(0, dict(wake.occurrences))
+            wake.checkpoint = Checkpoint(0, dict(wake.occurrences), text=wake.text, output=wake.output)
             self._edits[fact.handle] = {call.id: call.edit for call in self._last[fact.handle]}
 
     def reopened(self, handle: str) -> None:
@@ -174,7 +174,7 @@ class Seen:
         wake.attempt += 1
         wake.turns = 0
         wake.occurrences = dict(wake.checkpoint.occurrences)
-        wake.output = None
+        wake.text, wake.output = wake.checkpoint.text, wake.checkpoint.output
         wake.verdicts = []
         self._last[handle] = []
         for id, edit in self._edits[handle].items():

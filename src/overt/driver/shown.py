@@ -50,15 +50,19 @@ def _copy(message: Message) -> Message:
 class Shown:
     """The transcript of one handle as its models see it."""
 
-    __slots__ = ("_copies", "_sources")
+    __slots__ = ("_copies", "_list", "_sources")
 
     def __init__(self) -> None:
+        self._list: list[Message] = []
         self._sources: list[Message] = []
         self._copies: list[Message] = []
 
     def of(self, node: Node) -> tuple[Message, ...]:
         """Return the handle's messages. Costs what is new, beside the tuple itself."""
         messages, sources, copies = node.messages, self._sources, self._copies
+        if messages is not self._list:
+            self._replace(messages)
+            return tuple(self._copies)
         kept = len(sources)
         if kept > len(messages) or (kept and sources[-1] is not messages[kept - 1]):
             # The wake was rewound, or a stop's notes were taken back: keep what is still the same.
@@ -72,6 +76,12 @@ class Shown:
             sources.append(message)
             copies.append(_copy(message))
         return tuple(copies)
+
+    def _replace(self, messages: list[Message]) -> None:
+        """Take over another transcript; what it has of the one before is still the same object."""
+        known = {id(source): copy for source, copy in zip(self._sources, self._copies, strict=True)}
+        self._copies = [known.get(id(message)) or _copy(message) for message in messages]
+        self._list, self._sources = messages, list(messages)
 
 
 def shown_to(driver: Driver, node: Node) -> tuple[Message, ...]:

@@ -128,6 +128,7 @@ _NESTED: dict[type, dict[str, Callable[[Any], Any]]] = {
     f.BudgetRaised: {"caps": lambda row: f.Caps(**row)},
     f.ModelReplied: {"calls": _calls, "tokens": lambda row: f.Tokens(*row)},
     f.ModelFailed: {"error": lambda row: f.ErrorSpec(**row)},
+    f.CallReturned: {"error": lambda row: f.ErrorSpec(**row)},
     f.WakeSettled: {"error": lambda row: f.ErrorSpec(**row)},
     f.CallAsked: {"question": lambda row: f.Question(**row)},
     f.WakeAsked: {"question": lambda row: f.Question(**row)},
