@@ -212,5 +212,7 @@ def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
         fail(d, node, inp.error)
     else:
         if inp.ruled and wake.batch is not None:
-            act_on(d, node, wake, [(c, s.ruling) for c, s in zip(wake.batch, calls, strict=True) if s.ruling])
+            ruled = [(c, s.ruling) for c, s in zip(wake.batch, calls, strict=True) if s.ruling]
+            if ruled:
+                act_on(d, node, wake, ruled)
         d.touch(node)

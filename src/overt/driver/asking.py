@@ -112,8 +112,9 @@ async def ask_rules(driver: Driver, asked: Sequence[tuple[Rule, object]], before
             rulings.append(None)
         else:
             rulings.append(_said(rule, value))
-    if waiting:
-        await _wait_for(driver, asked, rulings, waiting, before)
+    if not waiting:
+        return cast("list[Ruling]", rulings)
+    await _wait_for(driver, asked, rulings, waiting, before)
     seconds = driver.crew.guardrail_timeout
     return [
         Deny(f"guardrail {name_of(asked[index][0])!r} did not say within {seconds:g} s")

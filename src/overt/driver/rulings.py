@@ -74,11 +74,12 @@ async def rule_calls(
     found: list[f.RulingSpec | None] = []
     asked: list[tuple[Rule, object]] = []
     guards = member.guards
-    run_id = driver.tree.run_id
+    run_id, handle, agent = driver.tree.run_id, node.id, node.agent
+    hooked = member.hooks is not None and member.hooks.before_tool is not None
     for call in calls:
         ruling = None
         args = call.args
-        if call.hook and member.hooks is not None and member.hooks.before_tool is not None:
+        if hooked and call.hook:
             ruling = await _hooked(driver, member, node, turn, call, before)
             if ruling is not None and ruling.edit is not None:
                 args = ruling.edit
@@ -88,10 +89,13 @@ async def rule_calls(
         for rule in guards:
             # An event each: what one rule does to the arguments it was shown, no other sees.
             shown = trusted(ToolCall, id=call.id, name=call.name, arguments=from_json(args))
-            asked.append((rule, GuardrailEvent(run_id=run_id, handle=node.id, agent=node.agent, call=shown)))
+            asked.append((rule, GuardrailEvent(run_id=run_id, handle=handle, agent=agent, call=shown)))
     if not asked:
         return found
-    rulings = iter(await ask_rules(driver, asked, before))
+    all_said = await ask_rules(driver, asked, before)
+    if all(isinstance(one, Allow) for one in all_said):
+        return found
+    rulings = iter(all_said)
     for index, call in enumerate(calls):
         ruling = found[index]
         if ruling is not None and ruling.output is not None:
