@@ -28,12 +28,18 @@ class Attempt(Generic[OutputT]):
             order the calls were made and with the arguments that ran. Delegations are calls of `task`. Calls that were
             denied, declined, invalid or not run are not in it.
         number: The gate's round, from 1.
+        run_id: The run.
+        handle: Id of the handle whose work it is.
+        deps: What the host gave the run as `deps`, the object itself; `None` without.
     """
 
     text: str
     output: OutputT | None
     tool_calls: Sequence[tuple[ToolCall, ToolResult]]
     number: int
+    run_id: str = ""
+    handle: str = ""
+    deps: object = None
 
 
 class Completion:

@@ -110,7 +110,8 @@ class Runtime(Reading[OutputT]):
         Raises:
             UsageError: `store` is missing or no store, or an option is wrong.
             RunNotFound: The store has no such run; names the file.
-            SpecDrift: The agent no longer fits the stored run; says what changed.
+            SpecDrift: The agent no longer fits the stored run; says what changed. So do guardrails of the run that
+                are not given again: an empty list goes on without them.
             JournalCorrupt: The journal is damaged; names run and position.
             UnsupportedSchema: A newer release wrote it.
         """
@@ -122,7 +123,7 @@ class Runtime(Reading[OutputT]):
         tree, log = await load(store, run_id)
         runtime = cast("Runtime[T]", cls.__new__(cls))
         runtime._prepare(cast("Agent[Any, Any]", agent), given, tree, log)
-        check_drift(tree, runtime._driver.crew, agent.name)
+        check_drift(tree, runtime._driver.crew, agent.name, given)
         await runtime._expire()
         return runtime
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from overt.core import facts as f
-from overt.core.apply_policy import go_past
+from overt.core.apply_policy import go_past, reopen_call
 from overt.core.effects import AskHost, Notify
 from overt.core.moves import (
     call_of,
@@ -201,6 +201,13 @@ def _request_cancelled(tree: Tree, fact: f.RequestCancelled) -> None:
     _end_request(tree, node, wake, tree.requests[fact.request], "cancelled")
     if wake.asks == fact.request:
         wake.asks = None
+        if tree.requests[fact.request].about == "budget" and wake.status is None:
+            # It was asked about a cap that has been raised: the wake looks again, and may ask anew.
+            wake.extended = None
+            wake.capped = True
+            for call in wake.batch or ():
+                if call.state == CallState.REFUSED:
+                    reopen_call(call)
 
 
 HANDLERS: dict[type, Callable[[Tree, Any], None]] = {

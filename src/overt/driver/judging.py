@@ -68,6 +68,9 @@ async def perform_verify(driver: Driver, effect: Verify, before: int) -> i.Input
             output=member.load(wake.output, wake.text),
             tool_calls=tuple(_work(wake)),
             number=effect.number,
+            run_id=driver.tree.run_id,
+            handle=node.id,
+            deps=driver.crew.deps,
         )
         is_async = inspect.iscoroutinefunction(verify) or inspect.iscoroutinefunction(
             getattr(verify, "__call__", None)  # noqa: B004  # the method itself is looked at, not whether it is there

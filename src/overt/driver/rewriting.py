@@ -106,7 +106,9 @@ def _plain(message: Message) -> object:
         }
         MESSAGE.validate_python(plain)
     except Exception as error:
-        raise _failed("TypeError", f"before_llm gave a message that cannot be recorded: {told(error)}") from error
+        raise _failed(
+            "TypeError", f"before_llm gave a message that cannot be recorded: {told(error)}"
+        ) from error
     return plain
 
 

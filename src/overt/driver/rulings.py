@@ -50,6 +50,8 @@ REPLACES: dict[str, JsonValue] = {
 }
 """What an answer about a call may carry."""
 REPLACES_TEXT = encode(REPLACES)
+NOTHING = encode({"type": "null"})
+"""Data that an answer about a prompt or a final answer carries: what it would mean is not said anywhere."""
 
 
 class ToCheck(NamedTuple):
@@ -74,7 +76,7 @@ async def rule_calls(
     found: list[f.RulingSpec | None] = []
     asked: list[tuple[Rule, object]] = []
     guards = member.guards
-    run_id, handle, agent = driver.tree.run_id, node.id, node.agent
+    run_id, handle, agent, deps = driver.tree.run_id, node.id, node.agent, driver.crew.deps
     hooked = member.hooks is not None and member.hooks.before_tool is not None
     for call in calls:
         ruling = None
@@ -89,7 +91,9 @@ async def rule_calls(
         for rule in guards:
             # An event each: what one rule does to the arguments it was shown, no other sees.
             shown = trusted(ToolCall, id=call.id, name=call.name, arguments=from_json(args))
-            asked.append((rule, GuardrailEvent(run_id=run_id, handle=handle, agent=agent, call=shown)))
+            asked.append(
+                (rule, GuardrailEvent(run_id=run_id, handle=handle, agent=agent, call=shown, deps=deps))
+            )
     if not asked:
         return found
     all_said = await ask_rules(driver, asked, before)
@@ -174,7 +178,7 @@ def _said(rule: Rule, ruling: Ruling) -> f.Said:
 def _schema(types: Sequence[object], *, call_schema: bool) -> str | None:
     """Return what the data of an accepting answer has to fit."""
     if not types:
-        return REPLACES_TEXT if call_schema else None
+        return REPLACES_TEXT if call_schema else NOTHING
     # Several types would be several answers; the first rule's is the one that is filled in.
     wanted = schema_of(types[0])
     if not call_schema:
@@ -215,7 +219,7 @@ async def perform_text(driver: Driver, effect: CheckText, before: int) -> i.Inpu
     if member is not None:
         rules = member.prompt_guards if effect.what == "prompt" else member.output_guards
     asked: list[tuple[Rule, object]] = []
-    run_id = driver.tree.run_id
+    run_id, deps = driver.tree.run_id, driver.crew.deps
     text = (
         (wake.text if wake.output is None else wake.output)
         if effect.what == "output"
@@ -225,11 +229,13 @@ async def perform_text(driver: Driver, effect: CheckText, before: int) -> i.Inpu
         for rule in rules:
             event: object
             if effect.what == "prompt":
-                event = PromptEvent(run_id=run_id, handle=node.id, agent=node.agent, prompt=text)
+                event = PromptEvent(run_id=run_id, handle=node.id, agent=node.agent, prompt=text, deps=deps)
             else:
                 assert member is not None
                 output = member.load(wake.output, wake.text)
-                event = OutputEvent(run_id=run_id, handle=node.id, agent=node.agent, text=text, output=output)
+                event = OutputEvent(
+                    run_id=run_id, handle=node.id, agent=node.agent, text=text, output=output, deps=deps
+                )
             asked.append((rule, event))
         said = await ask_rules(driver, asked, before)
     except BaseException as error:
