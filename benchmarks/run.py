@@ -21,11 +21,11 @@ ROOT = Path(__file__).resolve().parent.parent
 MEASURES: list[tuple[str, str, dict[str, str]]] = [
     ("turns", "benchmarks.turns", {}),
     ("stream", "benchmarks.stream", {}),
+    ("guardrails", "benchmarks.guardrails", {}),
     ("delegations", "benchmarks.delegations", {}),
     ("crowd", "benchmarks.crowd", {"THINK": "0"}),
     ("crowd-thinking", "benchmarks.crowd", {"THINK": "0.05"}),
     ("park", "benchmarks.park", {}),
-    ("policy", "benchmarks.policy", {}),
     ("disk", "benchmarks.disk", {}),
     ("imports", "benchmarks.imports", {}),
 ]

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import Callable, Collection
 from time import process_time
 from typing import Any
 
-from overt import Agent, Allow, Budget, GuardrailEvent, Ruling, ToolContext, ToolResult, pending, tool
-from overt.message import AssistantMessage, ModelDelta, ModelRequest, ModelResponse, ToolCall, Usage
+from overt import Agent, Budget, ToolContext, ToolResult, pending, tool
+from overt.message import AssistantMessage, ModelRequest, ModelResponse, ToolCall, Usage
 
-__all__ = ("Child", "Script", "Speaker", "approver", "coordinator", "guarded", "guarded_async", "worker")
+__all__ = ("Child", "Script", "approver", "coordinator", "worker")
 
 USAGE = Usage(input_tokens=10, output_tokens=5, total_tokens=15)
 CHILD_USAGE = Usage(input_tokens=7, output_tokens=3, total_tokens=10)
-WORD = ModelDelta(text="word ")
-ALLOW = Allow()
 MANY = Budget(max_turns=100_000)
 
 
@@ -62,26 +60,6 @@ class Script:
         )
 
 
-class Speaker:
-    """Answers with a text of many pieces, one at a time to whoever streams, and waits as often for who does not."""
-
-    name = "speaker"
-
-    def __init__(self, pieces: int) -> None:
-        self.pieces = pieces
-
-    async def generate(self, request: ModelRequest) -> ModelResponse:
-        for _ in range(self.pieces):
-            await asyncio.sleep(0)
-        return ModelResponse(message=AssistantMessage(text="word " * self.pieces), usage=USAGE)
-
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta]:
-        for _ in range(self.pieces):
-            yield WORD
-            await asyncio.sleep(0)
-        yield ModelDelta(usage=USAGE, finish_reason="stop")
-
-
 class Child:
     """Answers at once."""
 
@@ -105,17 +83,7 @@ async def danger(ctx: ToolContext, x: int) -> str | ToolResult:
     return "ok"
 
 
-def allow(event: GuardrailEvent) -> Ruling:
-    return ALLOW
-
-
-async def allow_async(event: GuardrailEvent) -> Ruling:
-    return ALLOW
-
-
 worker = Agent("worker", does="Calls a tool.", tools=[noop], budget=MANY)
-guarded = Agent("worker", does="Calls a tool.", tools=[noop], budget=MANY, guardrails=[allow])
-guarded_async = Agent("worker", does="Calls a tool.", tools=[noop], budget=MANY, guardrails=[allow_async])
 approver = Agent("approver", does="Calls tools, one of which asks.", tools=[noop, danger], budget=MANY)
 coordinator = Agent(
     "coordinator",

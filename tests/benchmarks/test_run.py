@@ -14,6 +14,12 @@ ROOT = Path(__file__).resolve().parents[2]
 ROWS = {
     "turns": {"turn 50", "turn 200", "turn 800", "turn, mean of 830", "turn 800 / turn 50"},
     "stream": {"event that is read, more than unread", "piece of text that is read, more than said"},
+    "guardrails": {
+        "guardrail that allows, a call",
+        "  a second one",
+        "  one that is async",
+        "  before_tool that changes nothing",
+    },
     "delegations": {"delegation, one of 100 in a run"},
     "crowd": {"1,000 runs at once, no think time", "1,000 runs at once, no think time: peak RSS grew"},
     "crowd-thinking": {
@@ -28,12 +34,6 @@ ROWS = {
         "  resume",
         "parked run of 50 turns",
     },
-    "policy": {
-        "a guardrail that allows, a call",
-        "  one that is async",
-        "streaming, an event",
-        "streaming, a piece of text",
-    },
     "disk": {
         "turn on SQLiteStore, more than in memory",
         "  less its 2.0 fsyncs",
@@ -44,6 +44,7 @@ ROWS = {
 }
 # Where a number means something without a disk or a machine beside it.
 SIGNED = {
+    *ROWS["guardrails"],
     "event that is read, more than unread",
     "turn on SQLiteStore, more than in memory",
     "  less its 2.0 fsyncs",

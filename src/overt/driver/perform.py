@@ -24,6 +24,7 @@ from overt.driver.asking import Failed, call_hook, message_of, short
 from overt.driver.context import InContext, describe, let_through
 from overt.driver.metering import measure
 from overt.driver.reply import read_reply
+from overt.driver.rulings import ToCheck, rule_calls
 from overt.driver.shown import shown_to
 from overt.driver.streaming import generate
 from overt.errors import InvalidAnswer, ModelError, StoreError
@@ -62,11 +63,12 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
             if effect.id not in driver.tree.open:
                 return i.ModelLost(effect.id, f.ErrorSpec("Cancelled", "", "model"))
         request = _request(driver, member, node, effect, model, system)
-        since = driver.clock.monotonic() if member.on_metric is not None else 0.0
         async with driver.gate:
             if effect.id not in driver.tree.open:
                 # It was closed while this waited, or in the moment the place was handed over.
                 return i.ModelLost(effect.id, f.ErrorSpec("Cancelled", "", "model"))
+            # Waiting for a place among the calls at once is no time of the model's.
+            since = driver.clock.monotonic() if member.on_metric is not None else 0.0
             try:
                 if driver.audience:
                     response = await InContext(generate, driver, node.id, model, request)
@@ -79,7 +81,8 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
         if member.on_metric is not None:
             usage = getattr(response, "usage", None)
             measure(driver, member, node, "llm", model.name, "ok", since, usage=usage)
-        done = read_reply(member, node, effect, response, native=request.output_schema is not None)
+        native = request.output_schema is not None
+        done = read_reply(member, node, effect, response, native=native, checks=_checks(member, node))
     except Failed as failed:
         return i.ModelUnsent(effect.id, failed.error)
     except ModelError as error:
@@ -92,6 +95,12 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
     if hooks is not None or member.guards:
         return await _look_at(driver, member, node, done, response, model.name, before)
     return done
+
+
+def _checks(member: Member, node: Node) -> bool:
+    """Whether hook and guardrails need not wait, so that they are asked before the reply is recorded."""
+    # What an earlier attempt was told is known only once the calls have their keys.
+    return member.at_once and node.checks and node.wake is not None and node.wake.attempt == 1
 
 
 async def _look_at(
@@ -112,25 +121,26 @@ async def _look_at(
         if hooks is not None and hooks.after_llm is not None:
             event = AfterLLM(handle=node.id, turn=turn, model=model, response=response)
             await call_hook(driver, hooks.after_llm, event, (), before)
-        # What an earlier attempt was told is known only once the calls have their keys.
-        checks = bool(member.guards) or (hooks is not None and hooks.before_tool is not None)
-        if not (checks and done.calls and wake.attempt == 1 and member.at_once and done.output is None):
+        if not done.ruled:
             return done
-        from overt.driver.rulings import ToCheck, rule_calls  # loaded by the first run that has rules
-
-        valid = [(at, c) for at, c in enumerate(done.calls) if c.error is None]
-        first = node.call_seq + 1
-        to_check = [
-            ToCheck(f"c{first + at}", c.name, c.raw if c.args is None else c.args, True) for at, c in valid
-        ]
+        to_check: list[ToCheck] = []
+        places: list[int] = []
+        for at, call in enumerate(done.calls):
+            if call.error is None:
+                args = call.raw if call.args is None else call.args
+                to_check.append(ToCheck(f"c{node.call_seq + 1 + at}", call.name, args, True))
+                places.append(at)
         rulings = await rule_calls(driver, member, node, turn, to_check, before)
     except Failed as failed:
-        return done._replace(error=failed.error)
-    calls = list(done.calls)
-    for (at, call), ruling in zip(valid, rulings, strict=True):
-        if ruling is not None:
-            calls[at] = call._replace(ruling=ruling)
-    return done._replace(calls=tuple(calls), ruled=True)
+        return done._replace(error=failed.error, ruled=False)
+    if not any(rulings):
+        return done
+    ruled = dict(zip(places, rulings, strict=True))
+    calls = tuple(
+        call if (ruling := ruled.get(at)) is None else call._replace(ruling=ruling)
+        for at, call in enumerate(done.calls)
+    )
+    return done._replace(calls=calls)
 
 
 def _foreign_error(error: BaseException) -> f.ErrorSpec:

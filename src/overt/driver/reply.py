@@ -25,7 +25,7 @@ __all__ = ("read_reply",)
 
 
 def read_reply(
-    member: Member, node: Node, effect: CallModel, response: ModelResponse, *, native: bool
+    member: Member, node: Node, effect: CallModel, response: ModelResponse, *, native: bool, checks: bool
 ) -> i.ModelDone:
     """Return a reply as the core takes it: calls validated, usage checked, typed output parsed.
 
@@ -35,6 +35,7 @@ def read_reply(
         effect: The model call.
         response: What the model gave.
         native: Whether the model was told the output's schema, instead of being offered the final tool.
+        checks: Whether calls are ruled on before the reply is recorded; then `ruled` says that there are some.
 
     Raises:
         TypeError: The model is none.
@@ -81,8 +82,9 @@ def read_reply(
         clean(response.model),
         None if message.reasoning is None else clean(message.reasoning),
         None if message.opaque is None else encode(jsonable(message.opaque)),
-        output=output,
-        refused=refused,
+        checks and output is None and bool(calls),
+        output,
+        refused,
     )
 
 

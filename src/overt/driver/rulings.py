@@ -18,12 +18,11 @@ from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.effects import CheckCalls, CheckText
 from overt.core.tree import Node
-from overt.driver.asking import Failed, Rule, ask_rules, call_hook
+from overt.driver.asking import Failed, Rule, ask_rules, call_hook, result_of
 from overt.driver.context import let_through
 from overt.guardrail import Allow, Ask, Deny, GuardrailEvent, OutputEvent, PromptEvent, Ruling, name_of
 from overt.hooks import BeforeTool, ToolOverride
 from overt.message import ToolCall
-from overt.tool import question_of
 
 if TYPE_CHECKING:
     from overt.driver.crew import Member
@@ -75,11 +74,12 @@ async def rule_calls(
     found: list[f.RulingSpec | None] = []
     asked: list[tuple[Rule, object]] = []
     guards = member.guards
-    run_id = driver.tree.run_id
+    run_id, handle, agent = driver.tree.run_id, node.id, node.agent
+    hooked = member.hooks is not None and member.hooks.before_tool is not None
     for call in calls:
         ruling = None
         args = call.args
-        if call.hook and member.hooks is not None and member.hooks.before_tool is not None:
+        if hooked and call.hook:
             ruling = await _hooked(driver, member, node, turn, call, before)
             if ruling is not None and ruling.edit is not None:
                 args = ruling.edit
@@ -89,10 +89,13 @@ async def rule_calls(
         for rule in guards:
             # An event each: what one rule does to the arguments it was shown, no other sees.
             shown = trusted(ToolCall, id=call.id, name=call.name, arguments=from_json(args))
-            asked.append((rule, GuardrailEvent(run_id=run_id, handle=node.id, agent=node.agent, call=shown)))
+            asked.append((rule, GuardrailEvent(run_id=run_id, handle=handle, agent=agent, call=shown)))
     if not asked:
         return found
-    rulings = iter(await ask_rules(driver, asked, before))
+    all_said = await ask_rules(driver, asked, before)
+    if all(isinstance(one, Allow) for one in all_said):
+        return found
+    rulings = iter(all_said)
     for index, call in enumerate(calls):
         ruling = found[index]
         if ruling is not None and ruling.output is not None:
@@ -119,18 +122,10 @@ async def _hooked(
     )
     if override is None:
         return None
-    if override.result is not None:
-        if question_of(override.result) is not None:
-            raise Failed(
-                f.ErrorSpec("UsageError", "before_tool gave a result that asks: only a tool can", "hook")
-            )
-        metadata = encode({**override.result.metadata, "overridden": "before_tool"})
-        return f.RulingSpec(
-            "allow",
-            output=override.result.output,
-            is_error=override.result.is_error,
-            metadata=metadata,
-        )
+    result = result_of("before_tool", override)
+    if result is not None:
+        metadata = encode({**result.metadata, "overridden": "before_tool"})
+        return f.RulingSpec("allow", output=result.output, is_error=result.is_error, metadata=metadata)
     if override.arguments is None:
         return None
     tool = member.tool(call.name)
