@@ -23,6 +23,7 @@ from overt import (
     ToolOverride,
     tool,
 )
+from overt.errors import SpecDrift
 from overt.hooks import AfterTool
 from overt.stores import MemoryStore, SQLiteStore
 from overt.testing import MockModel, VirtualClock, call, say
@@ -48,7 +49,9 @@ async def test_a_question_binds_although_its_rule_is_gone(
     await store.close()
     world.own, world.house = [], []
     store = SQLiteStore(tmp_path / "runs.db")
-    runtime = await Runtime.open(world.worker(), "r", store=store)
+    with pytest.raises(SpecDrift, match=r"started with guardrails=.*give them again, or guardrails=\[\]"):
+        await Runtime.open(world.worker(), "r", store=store)
+    runtime = await Runtime.open(world.worker(), "r", store=store, guardrails=[])
     result = await runtime.recover()
     assert (result.status, world.ran) == (Status.PENDING, [])
     danger, safe = runtime.pendings()

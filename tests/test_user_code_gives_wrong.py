@@ -86,12 +86,15 @@ async def test_a_ruling_that_is_not_made_as_its_base_denies(field: str, waits: b
 
 @pytest.mark.parametrize("field", ["before_tool", "after_tool"])
 async def test_a_text_where_a_hook_gives_a_result(field: str) -> None:
-    wrong: Any = ToolOverride(result="harmless")  # type: ignore[arg-type]  # the mistake
-    hooks: Any = Hooks(**{field: lambda _: wrong})
+    def wrong(event: object) -> ToolOverride:
+        return ToolOverride(result="harmless")  # type: ignore[arg-type]  # the mistake
+
+    given: dict[str, Any] = {field: wrong}
+    hooks = Hooks(**given)
     result, rt = await worker().run("go", hooks=hooks)
     assert result.error is not None
-    assert (result.error.type, result.error.source) == ("TypeError", "hook")
-    assert result.error.message == f"{field} gave a result of type str, not a ToolResult"
+    assert (result.error.type, result.error.source) == ("UsageError", "hook")
+    assert "ToolResult" in result.error.message
     assert (await rt.recover()).status in ("error", "done")
     assert ran == (["danger"] if field == "after_tool" else [])
 

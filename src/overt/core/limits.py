@@ -163,4 +163,6 @@ def budget_answered(d: Desk, request: RequestState, answer: AnswerSpec) -> None:
     else:
         caps = {name: int(str(present)) + int(more)}
     d.emit(f.BudgetRaised(node.id, f.Caps(**caps)))
+    # Who was answered for goes first.
+    d.touch(d.tree.nodes[request.handle])
     look_again(d, node, limit)
