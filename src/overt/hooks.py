@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
 from overt._frozen import Frozen
-from overt.errors import DefinitionError, UsageError
+from overt.errors import DefinitionError
 from overt.message import Message, ModelResponse, ToolCall, Usage
 from overt.tool import AnyTool, ToolResult
 
@@ -120,14 +120,6 @@ class ToolOverride:
 
     result: ToolResult | None = None
     arguments: Mapping[str, object] | None = None
-
-    def __post_init__(self) -> None:
-        for name, kind in (("result", ToolResult), ("arguments", Mapping)):
-            given = getattr(self, name)
-            if given is not None and not isinstance(given, kind):
-                raise UsageError(
-                    f"ToolOverride: {name} is a {kind.__name__} or None, not a {type(given).__name__}"
-                )
 
 
 BeforeLLMHook: TypeAlias = Callable[[BeforeLLM], LLMOverride | Awaitable[LLMOverride | None] | None]

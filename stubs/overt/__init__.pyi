@@ -586,8 +586,6 @@ class ToolOverride:
     result: ToolResult | None = None
     arguments: Mapping[str, object] | None = None
 
-    def __post_init__(self) -> None: ...
-
 @dataclass(frozen=True, kw_only=True)
 class Hooks:
     before_llm: Callable[[BeforeLLM], LLMOverride | Awaitable[LLMOverride | None] | None] | None = None
