@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Literal
 
+import anyio
 import pytest
 from pydantic import BaseModel
 
@@ -493,6 +494,41 @@ async def test_a_wake_waits_until_all_its_questions_have_answers(policy: ResumeP
     result = await runtime.resume(yes(one))
     assert result.status is Status.DONE
     assert sorted(p[0] for p in till.paid) == [1, 2]
+
+
+async def test_an_answer_to_a_wake_that_still_works_is_an_inline_one() -> None:
+    blocked, told = anyio.Event(), anyio.Event()
+
+    @tool
+    async def slow() -> str:
+        """Take its time."""
+        world.ran.append("slow")
+        await blocked.wait()
+        return "slow"
+
+    async def on_pending(request: Request) -> None:
+        assert [r.id for r in runtime.pendings()] == [request.id]
+        told.set()
+
+    world = World(
+        [call("slow"), call("danger"), call("safe")], own=[asking("danger")], more={"tools": [slow]}
+    )
+    runtime = Runtime(world.worker(), **world.options(on_pending=on_pending))
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            group.start_soon(runtime.run, "go")
+            await told.wait()
+            assert "danger 1" not in world.ran
+
+            async def answer() -> None:
+                await runtime.resume(yes(runtime.pendings()[0]))
+
+            group.start_soon(answer)
+            while "danger 1" not in world.ran:
+                await anyio.lowlevel.checkpoint()
+            blocked.set()
+    assert runtime.result().status is Status.DONE
+    assert sorted(world.ran) == ["danger 1", "safe 1", "slow"], "nothing is replayed"
 
 
 # ------------------------------------------------------------------ budget

@@ -41,6 +41,13 @@ async def by_stream(world: World, at: Path) -> list[Reached]:
     return [Reached(result, stream.runtime, "root/w.1")]
 
 
+async def by_verbs(world: World, at: Path) -> list[Reached]:
+    runtime = Runtime(world.worker(), **world.options())
+    handle = await runtime.spawn("root", "w")
+    result = await runtime.run_turn(handle, "go")
+    return [Reached(result, runtime, "root/w.1")]
+
+
 def above(world: World, how: str, **replies: Any) -> Agent[None, str]:
     """An agent `p` that has the worker do it, by `task` or as a tool."""
     worker = world.worker(**replies)
@@ -159,6 +166,7 @@ DOORS: dict[str, Door] = {
     "run": by_run,
     "loop": by_loop,
     "stream": by_stream,
+    "verbs": by_verbs,
     "task": by_task,
     "as_tool": by_as_tool,
     "function": by_function,

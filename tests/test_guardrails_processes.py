@@ -27,7 +27,7 @@ from overt.hooks import AfterTool
 from overt.stores import MemoryStore, SQLiteStore
 from overt.testing import MockModel, VirtualClock, call, say
 from overt.testing.crashing import CrashingStore
-from tests.guard_kit import Mood, World, asking
+from tests.guard_kit import Mood, World, asking, denying
 from tests.suspend_kit import first, no, tools_said, yes
 
 HANDLE = "root/w.1"
@@ -252,3 +252,19 @@ async def test_a_question_three_levels_down_surfaces_at_the_root_and_is_answered
     assert ran == (["danger"] if ok else [])
     assert [h.id for h in runtime.list()] == ["root/a.1", "root/a.1/b.1", "root/a.1/b.1/c.1"]
     await store.close()
+
+
+@policies
+@pytest.mark.parametrize("whose", ["own", "house"])
+async def test_a_rule_another_process_brings_holds_three_levels_down(
+    policy: ResumePolicy, whose: str
+) -> None:
+    ran: list[str] = []
+    store = MemoryStore()
+    result, _ = await levels(ran, [asking("danger")]).run("go", store=store, run_id="r", resume_policy=policy)
+    strict = [denying("danger")]
+    own, house = (strict, []) if whose == "own" else ([], strict)
+    runtime = await Runtime.open(levels(ran, own), "r", guardrails=house, store=store)
+    result = await runtime.resume(yes(result))
+    assert (result.status, ran) == (Status.DONE, [])
+    assert tools_said(runtime.transcript("root/a.1/b.1/c.1")) == ["denied: no way"]

@@ -151,6 +151,24 @@ async def test_a_rule_that_still_asks_has_its_answer(
     assert len(facts(runtime, f.CallAsked)) == 1
 
 
+@pytest.mark.parametrize("waits", [False, True])
+async def test_what_was_approved_inline_is_approved_when_the_wake_is_replayed(waits: bool) -> None:
+    mood = Mood(Ask("may it?"), waits=waits)
+    world = World(call("danger"), call("approve"), own=[mood.rule])
+    told: list[str] = []
+
+    async def wait_for(request: Request) -> Answer[Any] | None:
+        told.append(request.prompt)
+        return yes(request) if request.prompt == "may it?" else None
+
+    result, runtime = await world.worker().run("go", wait_for=wait_for)
+    assert (first(result).prompt, world.ran) == ("do it?", ["danger 1"])
+    result = await runtime.resume(yes(result))
+    assert (result.status, world.ran) == (Status.DONE, ["danger 1", "danger 1"])
+    assert told == ["may it?", "do it?"]
+    assert len(set(world.keys)) == 1
+
+
 @policies
 async def test_another_process_may_bring_a_rule_that_denies(policy: ResumePolicy) -> None:
     store = MemoryStore()

@@ -138,6 +138,15 @@ async def test_the_agents_replace_the_runs_field_by_field(own: str) -> None:
         assert [h for h in heard if h[1:] == (name, child)] == [("run", name, child)] * count
 
 
+def test_a_hook_that_is_an_empty_list_is_a_hook() -> None:
+    class Heard(list[Any]):
+        def __call__(self, event: Any) -> None:
+            self.append(event)
+
+    own = Heard()
+    assert Hooks(before_llm=own).over(Hooks(before_llm=lambda event: None)).before_llm is own
+
+
 @either
 async def test_what_they_are_told(sync: bool) -> None:
     told: list[Any] = []
@@ -271,15 +280,16 @@ GIVEN = ToolMessage(text="r", call_id="x", name="t")
         ([CALLED, UserMessage(text="so?"), GIVEN], "call 'x' (t) without its result"),
         ([CALLED, GIVEN, GIVEN], "the result of call 'x' (t) without its call"),
         ([CALLED, CALLED, GIVEN], "call 'x' (t) without its result"),
+        ([], "no message at all"),
     ],
 )
 async def test_an_orphan_is_reported_before_anything_is_sent(messages: Any, why: str) -> None:
     broken_now = [True]
 
     def cut(event: BeforeLLM) -> LLMOverride | None:
-        return (
-            LLMOverride(messages=[*event.messages, *messages]) if event.turn == 2 and broken_now[0] else None
-        )
+        if event.turn != 2 or not broken_now[0]:
+            return None
+        return LLMOverride(messages=[*event.messages, *messages] if messages else [])
 
     world = World(call("t", n=1), "done")
     result, rt = await world.run(hooks=Hooks(before_llm=cut))

@@ -77,7 +77,7 @@ class Case(NamedTuple):
 
     limit: str
     field: str
-    cap: int
+    cap: float
     spent: int
     before: list[int]  # calls that ran before it was asked about
     bought: int  # replies bought before
@@ -180,8 +180,7 @@ async def test_suspend_asks_a_person_and_the_answer_goes_on(case: Case, policy: 
     assert request.data["limit"] == {
         "limit": case.limit, "at": W, "handle": W, "cap": case.cap, "spent": case.spent
     }  # fmt: skip
-    for said in (case.limit, W, str(case.cap), str(case.spent)):
-        assert said in request.prompt
+    assert all(said in request.prompt for said in (case.limit, W, str(case.cap), str(case.spent)))
     assert request.answer_schema is not None
     kind = "number" if case.limit == "maxWall" else "integer"
     assert (request.answer_schema["type"], request.answer_schema["exclusiveMinimum"]) == (kind, 0)
@@ -321,11 +320,13 @@ async def test_an_answer_is_an_amount(data: Any) -> None:
     world.is_done(await rt.resume(yes(result, 100)))
 
 
-async def test_seconds_may_be_a_fraction() -> None:
-    world = World()
-    result, rt = await world.run(CASES[4], on_limit=Asked(Suspend()))
-    world.is_done(await rt.resume(yes(result, 5.5)))
-    assert rt.remaining(W).max_wall == 0.5
+async def test_seconds_are_told_and_given_to_the_last_digit() -> None:
+    world, asked = World(), Asked(Suspend())
+    result, rt = await world.run(CASES[4]._replace(cap=9.0000005), on_limit=asked)
+    (info,) = asked.infos
+    assert (str(info.cap), str(info.spent)) == ("9.0000005", "10")
+    world.is_done(await rt.resume(yes(result, 11.5)))
+    assert rt.remaining(W).max_wall == pytest.approx(0.5)
 
 
 def team(tools: Mapping[str, list[Any]], **scripts: Any) -> Agent[None, str]:

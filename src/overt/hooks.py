@@ -98,7 +98,8 @@ class LLMOverride:
     Attributes:
         messages: The transcript from here on, in place of the one there is; `None` leaves it. It is recorded, every
             later turn goes on from it, and a wake that parks still rewinds to the full one. A call without its result,
-            or a result without its call, ends the wake before anything is sent: `error`, source `hook`.
+            a result without its call, or no message at all ends the wake before anything is sent: `error`, source
+            `hook`. Give other messages in place of those you change: what is done to one in place is not recorded.
         tools: Which of the offered tools are offered in this one call; `None` leaves them.
     """
 
@@ -165,7 +166,8 @@ class Hooks:
         """Return these hooks, with those of `base` where there is none."""
         if base is None:
             return self
-        return Hooks(**{one.name: getattr(self, one.name) or getattr(base, one.name) for one in fields(self)})
+        own = {one.name: getattr(self, one.name) for one in fields(self)}
+        return Hooks(**{name: getattr(base, name) if fn is None else fn for name, fn in own.items()})
 
 
 class MetricEvent(Frozen):
@@ -186,7 +188,7 @@ class MetricEvent(Frozen):
     status: str
     """`"ok"` or `"error"`; of a `run` event a `Status`. A tool that asks is `"pending"`, never an error."""
     seconds: float
-    """By the run's clock."""
+    """By the run's clock. A model call that waits for its place among `max_concurrent_turns` has not begun."""
     usage: Usage | None = None
     """Of an `llm` event what the provider reported, `None` for nothing; of a `run` event the subtree's whole usage."""
     pending: bool = False

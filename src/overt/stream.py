@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
 import anyio
-from anyio.lowlevel import checkpoint
+from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 from typing_extensions import TypeVar
 
 from overt._frozen import trusted
@@ -179,7 +179,7 @@ class RunStream(Generic[OutputT]):
                 await checkpoint()
             while (event := feed.next()) is None:
                 if self._ended:
-                    return self._last()
+                    return await self._last()
                 self._breath = 0
                 await feed.news.wait()
             self._breath += 1
@@ -215,8 +215,13 @@ class RunStream(Generic[OutputT]):
                 else "read a stream inside `async with`: async with agent.stream(…) as stream: async for …"
             )
 
-    def _last(self) -> Event:
-        told, self._over = self._over, True
+    async def _last(self) -> Event:
+        told = self._over
+        if not told and self._result is None and self._error is None and self._group is not None:
+            # The run was cancelled. So is the reader, most often, and has not heard of it yet.
+            await checkpoint()
+            self._result = self._runtime.result()
+        self._over = True
         if self._error is not None and not told:
             raise self._error
         if self._result is None:
@@ -244,7 +249,8 @@ class RunStream(Generic[OutputT]):
         try:
             self._result = await self._work()
         except anyio.get_cancelled_exc_class():
-            raise
+            # asyncio lets anybody cancel this task alone; the reader is told then, and not cancelled for it.
+            await checkpoint_if_cancelled()
         except BaseException as error:  # noqa: BLE001  # the reader's to raise, in the task of the host
             self._error = error
         finally:

@@ -8,6 +8,7 @@ import pytest
 
 from overt.core import facts as f
 from overt.core import inputs as i
+from overt.core.budget import next_deadline
 from overt.core.effects import AskHost, AskLimit, CallModel, CallTool, CheckCalls, CheckText, Verify
 from overt.message import ToolMessage
 from tests.core.sim import Sim, call, plan, task
@@ -210,3 +211,205 @@ def test_a_delegation_that_strays_does_not_get_in_past_a_stop(why: str, checks: 
     assert error is not None
     assert error.type == "ReplayDiverged"
     assert list(sim.tree.nodes) == ["root", A, f"{A}/c.1"]
+
+
+@pytest.mark.parametrize("answer", [True, False])
+@pytest.mark.parametrize("left", [(), ("h",)])
+def test_a_question_a_stop_took_back_unanswered_binds_although_its_rule_is_gone(
+    left: tuple[str, ...], answer: bool
+) -> None:
+    sim = begun(caps=TIME, policy="continue", policed={"guards": ("g", "h")})
+    sim.reply("", call("t", '{"x":1}'), call("ask"))
+    asked = ask("may I?", '{"call":{"arguments":{"x":1},"tool":"t"}}')
+    sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (asked, ALLOW)))
+    stopped_by_the_clock(sim)
+    sim.step(i.Drift(plan(caps=TIME, policed={"guards": left}).dump()))
+    goes_on(sim)
+    if left:
+        sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ALLOW, ALLOW)))
+    assert [sim.call_of(e).name for e in sim.effects(CallTool)] == ["ask"]
+    sim.ret("ask")
+    pending = sim.result().pending
+    assert pending is not None
+    assert (pending.prompt, pending.data) == ("may I?", {"call": {"tool": "t", "arguments": {"x": 1}}})
+    sim.answer(ok=answer)
+    if left and answer:
+        sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ALLOW,)))
+    assert [sim.call_of(e).name for e in sim.effects(CallTool)] == (["t"] if answer else [])
+
+
+@pytest.mark.parametrize("decision", ["extend", "suspend"])
+def test_rules_are_asked_again_about_a_call_that_waited_for_a_budget(decision: str) -> None:
+    sim = begun(caps={"a": f.Caps(max_tool_calls=1)}, policed={"guards": ("g",)}, on_limit=True)
+    sim.reply("", call("t"), call("ask"))
+    sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ALLOW, ALLOW)))
+    sim.ret("t")
+    more = f.Caps(max_tool_calls=5) if decision == "extend" else None
+    sim.step(i.LimitRuled(one(sim, AskLimit).id, decision, more))
+    if decision == "suspend":
+        sim.answer(data="4")
+    sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (f.RulingSpec("deny", "not any more"),)))
+    assert not sim.effects(CallTool)
+    assert sim.node(A).own.tool_calls == 1
+
+
+# ------------------------------------------------------------ caps, and several who meet them
+
+
+def two_at_a_cap(**options: Any) -> tuple[Sim, str, str]:
+    """Two children, the one with a call in flight and one kept out, the other asking about the run's tool calls."""
+    sim = begun(root=f.Caps(max_tool_calls=3), on_limit=True, **options)
+    sim.reply("", task("c", "p"), task("c", "q"))
+    first, second = f"{A}/c.1", f"{A}/c.2"
+    sim.reply("", call("t"), call("ask"), handle=first)
+    sim.reply("", call("t"), handle=second)
+    return sim, first, second
+
+
+def test_what_was_raised_further_meanwhile_is_not_lowered_and_no_error() -> None:
+    sim, first, second = two_at_a_cap()
+    sim.ret("t", handle=first)
+    one_of, other = sim.effects(AskLimit)
+    sim.step(i.LimitRuled(one_of.id, "extend", f.Caps(max_tool_calls=30)))
+    sim.step(i.LimitRuled(other.id, "extend", f.Caps(max_tool_calls=4)))
+    assert sorted(e.handle for e in sim.effects(CallTool)) == [first, second]
+    assert sim.tree.root.caps.max_tool_calls == 30
+
+
+def test_less_than_what_was_asked_about_is_an_error_still() -> None:
+    sim, _, second = two_at_a_cap()
+    sim.step(i.LimitRuled(one(sim, AskLimit).id, "extend", f.Caps(max_tool_calls=2)))
+    error = sim.result(second).error
+    assert error is not None
+    assert "2 is below it" in error.message
+
+
+@pytest.mark.parametrize("how", ["on_limit", "extend"])
+def test_a_call_that_was_kept_out_is_let_in_by_a_raise_for_another(how: str) -> None:
+    sim, first, _ = two_at_a_cap()
+    more = f.Caps(max_tool_calls=30)
+    if how == "on_limit":
+        sim.step(i.LimitRuled(one(sim, AskLimit).id, "extend", more))
+    else:
+        sim.step(i.LimitRuled(one(sim, AskLimit).id, "stop"))
+        sim.step(i.Spawn("root", "c"))
+        sim.step(i.Wake("root/c.2", "go"))
+        sim.reply("", call("t"), handle="root/c.2")
+        sim.step(i.LimitRuled(one(sim, AskLimit).id, "stop"))
+        sim.step(i.Extend(more, "root"))
+    sim.ret("t", handle=first)
+    assert not sim.effects(AskLimit)
+    assert sim.tool("ask", first)
+
+
+def test_time_ends_nothing_while_it_is_asked_about() -> None:
+    sim = begun(caps=TIME, on_limit=True)
+    sim.reply("", call("t"))
+    sim.now += 11_000_000
+    sim.ret("t")
+    asked = one(sim, AskLimit)
+    assert next_deadline(sim.tree) is None
+    sim.step(i.Tick())
+    assert sim.effects(AskLimit) == [asked]
+    sim.step(i.LimitRuled(asked.id, "extend", f.Caps(max_wall=100.0)))
+    assert one(sim, CallModel)
+    assert next_deadline(sim.tree) is not None
+
+
+def test_exact_seconds_are_told() -> None:
+    sim = begun(caps={"a": f.Caps(max_wall=1234567.25)}, on_limit=True)
+    sim.reply("", call("t"))
+    sim.now += 1_234_568_000_001
+    sim.ret("t")
+    asked = one(sim, AskLimit)
+    assert (asked.cap, asked.spent) == ("1234567.25", "1234568.002001")
+
+
+def test_answers_in_one_list_all_count_where_one_of_them_ends_another() -> None:
+    sim = begun(root=f.Caps(max_tool_calls=2), on_limit=True, hosted=())
+    sim.reply("", task("b", "p"), call("ask"))
+    below = f"{A}/b.1"
+    sim.step(i.Spawn(below, "c"))
+    sim.step(i.Wake(f"{below}/c.1", "x"))
+    sim.reply("", call("ask"), handle=f"{below}/c.1")
+    sim.step(i.LimitRuled(one(sim, AskLimit).id, "suspend"))
+    sim.reply("", call("ask"), handle=below)
+    sim.step(i.LimitRuled(one(sim, AskLimit).id, "suspend"))
+    inner, outer = sim.open_requests()
+    sim.step(i.Deliver((i.AnswerSpec(outer, False, None, "no"), i.AnswerSpec(inner, True, "5"))))
+    assert {r.status for r in sim.tree.requests.values()} == {"answered"}
+    assert sim.tree.root.open_requests == 0
+
+
+# ------------------------------------------------------------ what approvals and edits leave
+
+
+def told(sim: Sim) -> list[tuple[str, dict[str, Any]]]:
+    return [(m.text, dict(m.metadata)) for m in sim.node(A).messages if isinstance(m, ToolMessage)]
+
+
+@pytest.mark.parametrize("policy", ["rewind", "continue"])
+@pytest.mark.parametrize("outcome", ["run", "denied", "reused"])
+def test_the_model_is_told_which_arguments_ran_under_either_policy(policy: str, outcome: str) -> None:
+    tool = "u" if outcome == "reused" else "t"
+    sim = begun(policy=policy, policed={"guards": ("g",)})
+    asked = call(tool, '{"x":1}')
+    sim.reply("", asked)
+    sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ask(),)))
+    sim.step(i.Deliver((i.AnswerSpec(sim.open_requests()[0], True, "{}", args='{"x":2}'),)))
+    if policy == "rewind":
+        sim.reply("", asked)
+    denied = outcome == "denied"
+    sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (f.RulingSpec("deny", "not 2") if denied else ask(),)))
+    if not denied:
+        sim.ret(tool, "paid")
+    if outcome == "reused":
+        sim.reply("", call("ask"))
+        sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ALLOW,)))
+        sim.ask()
+        sim.answer(policy="rewind")
+        sim.reply("", asked)
+    sim.reply("fin")
+    changed = {"arguments": {"x": 2}}
+    if denied:
+        assert told(sim) == [("denied: not 2", {"denied": True, **changed})]
+    else:
+        note = '[run with arguments changed by whoever approved it: {"x":2}]\npaid'
+        assert told(sim)[0] == (note, changed)
+
+
+def test_a_reused_result_says_with_which_arguments_a_hook_had_it_run() -> None:
+    sim = begun(policed={"before_tool": True})
+    edited = f.RulingSpec("allow", edit='{"x":2}')
+    for attempt in (1, 2):
+        sim.reply("", call("u", '{"x":1}'))
+        if attempt == 1:
+            sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (edited,)))
+            sim.ret("u", "paid")
+            sim.reply("", call("ask"))
+            sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ALLOW,)))
+            sim.ask()
+            sim.answer()
+    sim.reply("fin")
+    assert told(sim) == [("paid", {"arguments": {"x": 2}})]
+    replay = sim.result().replay
+    assert replay is not None
+    assert [c.arguments for c in replay.calls_reused] == [{"x": 2}]
+
+
+def test_an_approval_before_a_stop_is_held_against_the_question_after_a_rewind_to_it() -> None:
+    sim = begun(caps=TIME, policed={"guards": ("g",)}, hosted=("a",))
+    sim.reply("", call("t"), call("ask"))
+    sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ask("one?"), ALLOW)))
+    host = one(sim, AskHost)
+    sim.step(i.HostDone(host.id, i.AnswerSpec(host.request, True)))
+    stopped_by_the_clock(sim)
+    goes_on(sim)
+    sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ask("in other words?"), ALLOW)))
+    sim.ask()
+    sim.ret("t")
+    sim.step(i.HostDone(one(sim, AskHost).id))
+    sim.answer()
+    sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ask("another?"), ALLOW)))
+    (request,) = [r for r in sim.tree.requests.values() if r.status == "open"]
+    assert (request.question.prompt, request.diverged) == ("another?", True)

@@ -11,8 +11,10 @@ from overt._text import size
 from overt.core import facts as f
 from overt.core.apply_calls import HANDLERS as CALLS
 from overt.core.apply_policy import HANDLERS as POLICY
+from overt.core.apply_policy import reopen_call
 from overt.core.apply_requests import HANDLERS as REQUESTS
 from overt.core.apply_wakes import HANDLERS as WAKES
+from overt.core.batch import CallState
 from overt.core.plan import load_plan
 from overt.core.tree import (
     Item,
@@ -21,6 +23,7 @@ from overt.core.tree import (
     Tree,
 )
 from overt.message import AssistantMessage, Message, ToolMessage
+from overt.result import Limit
 
 __all__ = ("apply", "apply_all", "begin")
 
@@ -102,6 +105,23 @@ def _budget_raised(tree: Tree, fact: f.BudgetRaised) -> None:
     node = tree.nodes[fact.handle]
     said: dict[str, Any] = {n: v for n, v in zip(f.Caps._fields, fact.caps, strict=True) if v is not None}
     node.caps = node.caps._replace(**said)
+    if "max_tool_calls" in said:
+        _let_in(node)
+
+
+def _let_in(raised: Node) -> None:
+    """Calls a cap has kept out may be entered once it is raised, whoever had it raised."""
+    for node in raised.below():
+        wake = node.wake
+        if wake is None or wake.status is not None or wake.check or wake.asks is not None:
+            continue  # it goes on with what it is told of the cap itself
+        for call in wake.batch or ():
+            if (
+                call.state == CallState.REFUSED
+                and call.at == raised.id
+                and call.limit == Limit.MAX_TOOL_CALLS
+            ):
+                reopen_call(call)
 
 
 def _resume_begun(tree: Tree, fact: f.ResumeBegun) -> None:

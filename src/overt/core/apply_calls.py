@@ -154,7 +154,7 @@ def _identify(tree: Tree, node: Node, wake: Wake, call: Call) -> None:
         memory = wake.memory[key] = Memory(key, call.name, call.args)
     elif memory.edit is not None:
         call.edit = memory.edit
-        call.seen = True
+        call.seen = call.approved = True
     memory.call = call.id
     wake.claimed.add(key)
 
@@ -224,6 +224,9 @@ def _call_reused(tree: Tree, fact: f.CallReused) -> None:
     node, wake = wake_of(tree, fact.handle)
     call = call_of(wake, fact.call)
     memory = wake.memory[call.key]
+    if memory.ran is not None and memory.ran not in (call.args, memory.args):
+        # The hook that changed the arguments then is not asked about a call that is not entered.
+        call.edit, call.seen = memory.ran, True
     finish(wake, call, memory.output, memory.is_error, memory.metadata)
     if tree.replays is not None:
         tree.replays.reused.append((node.id, call.name, call.run_args, call.key))

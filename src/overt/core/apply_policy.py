@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, cast
 
 from pydantic import ConfigDict, TypeAdapter
@@ -11,13 +12,15 @@ from pydantic import ConfigDict, TypeAdapter
 from overt._frozen import trusted
 from overt._text import size
 from overt.core import facts as f
-from overt.core.batch import CallState
+from overt.core.batch import Call, CallState
+from overt.core.budget import cap_now
 from overt.core.effects import AskLimit, CallModel, CheckCalls, CheckText, Verify
 from overt.core.moves import call_of, close_effect, finish, open_effect, wake_of
 from overt.core.tree import Node, RequestState, Tree, Wake
 from overt.message import AssistantMessage, Message, UserMessage
+from overt.result import Limit
 
-__all__ = ("HANDLERS", "go_past")
+__all__ = ("HANDLERS", "MESSAGE", "go_past", "reopen_call")
 
 MESSAGE: TypeAdapter[Message] = TypeAdapter(Message, config=ConfigDict(defer_build=True))
 
@@ -49,6 +52,7 @@ def _call_denied(tree: Tree, fact: f.CallDenied) -> None:
     word = "declined" if fact.declined else "denied"
     # Not in the call's memory: nothing has run that a later attempt could be given the result of.
     finish(wake, call, f"{word}: {fact.reason}", True, json.dumps({word: True}), remember=False)
+    call.approved = False
 
 
 def _text_check_asked(tree: Tree, fact: f.TextCheckAsked) -> None:
@@ -112,19 +116,29 @@ def _limit_decided(tree: Tree, fact: f.LimitDecided) -> None:
     effect = close_effect(tree, fact.effect)
     assert isinstance(effect, AskLimit)
     if fact.decision == "extend":
-        go_past(wake, effect.limit, effect.at)
+        go_past(tree, wake, effect.limit, effect.at, effect.cap)
 
 
-def go_past(wake: Wake, limit: str, at: str) -> None:
-    """Let the wake try again where a cap stopped it."""
-    wake.extended = f"{limit} {at}"
+def go_past(tree: Tree, wake: Wake, limit: str, at: str, cap: str) -> None:
+    """Let the wake try again where a cap stopped it.
+
+    If that does not help it stops, unless the cap is no longer what was asked about: what others have raised they may
+    have used up as well.
+    """
+    if Decimal(cap_now(tree.nodes[at], Limit(limit))) == Decimal(cap):
+        wake.extended = f"{limit} {at}"
     wake.capped = True
     for call in wake.batch or ():
         if call.state == CallState.REFUSED:
-            call.state = CallState.NEW
-            call.limit = call.at = None
-            # A clearance is for the entry right after it; this one may come after a month.
-            call.cleared = False
+            reopen_call(call)
+
+
+def reopen_call(call: Call) -> None:
+    """Let a call in that a cap has kept out."""
+    call.state = CallState.NEW
+    call.limit = call.at = None
+    # It may have taken months: whoever allowed it then is asked again.
+    call.cleared = False
 
 
 def _verify_asked(tree: Tree, fact: f.VerifyAsked) -> None:

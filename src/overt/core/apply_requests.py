@@ -135,7 +135,8 @@ def _wake_answered(tree: Tree, node: Node, wake: Wake, request: RequestState, fa
         assert request.limit is not None
         assert request.at is not None
         if fact.ok:
-            go_past(wake, request.limit, request.at)
+            cap = json.loads(request.question.data)["limit"]["cap"]
+            go_past(tree, wake, request.limit, request.at, str(cap))
         return
     if fact.ok:
         wake.approvals = {**(wake.approvals or {}), request.about: request.id}

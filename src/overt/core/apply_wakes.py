@@ -172,9 +172,12 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
         if call.state == CallState.CUT and wake.memory[call.key].doubt() is None:
             call.state = CallState.NEW
         memory = wake.memory.get(call.key)
-        if memory is not None and memory.edit is not None:
+        edit = None if memory is None else memory.edit
+        if call.state != CallState.DONE:
+            call.approved = edit is not None
+        if edit is not None:
             # Approved with other arguments since the stop: those run, not the ones the checkpoint has.
-            call.edit, call.seen = memory.edit, True
+            call.edit, call.seen = edit, True
     wake.partial = ""
     if wake.final:
         wake.text = wake.partial = checkpoint.text

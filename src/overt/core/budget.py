@@ -11,17 +11,21 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from overt._text import size
+from overt.core.effects import AskLimit
 from overt.core.facts import Caps
 from overt.core.render import shown
 from overt.core.tree import Node, Tree
 from overt.result import Limit
 
 __all__ = (
+    "CAP_OF",
     "Admitted",
     "Stopped",
     "Waits",
     "admit_model",
     "admit_tool",
+    "asked_for_time",
+    "cap_now",
     "deepest",
     "next_deadline",
     "remaining",
@@ -30,6 +34,16 @@ __all__ = (
     "turn_stop",
     "wall_spent",
 )
+
+CAP_OF = {
+    Limit.MAX_TURNS: "max_turns",
+    Limit.MAX_TOKENS: "max_tokens",
+    Limit.MAX_TOOL_CALLS: "max_tool_calls",
+    Limit.MAX_MODEL_CALLS: "max_model_calls",
+    Limit.MAX_WALL: "max_wall",
+    Limit.MAX_COST: "max_cost",
+}
+"""The field of a budget each limit is about."""
 
 FIRST_CALL = 1_000
 """Tokens reserved for a handle's first model call, of which nothing is known."""
@@ -73,6 +87,14 @@ def _turn_cap(node: Node) -> tuple[int, Node]:
     return (6 if own is None else own), node
 
 
+def cap_now(at: Node, limit: Limit) -> str:
+    """Return the cap a limit is about, as questions have it."""
+    cap: object = getattr(at.caps, CAP_OF[limit])
+    if limit is Limit.MAX_WALL:
+        return f"{cap:.15g}"
+    return "6" if cap is None and limit is Limit.MAX_TURNS else str(cap)
+
+
 def slots(node: Node) -> int:
     """Children of the handle that may run at once."""
     return 8 if node.caps.max_concurrent is None else node.caps.max_concurrent
@@ -96,8 +118,17 @@ def next_deadline(tree: Tree) -> int | None:
         cap = node.caps.max_wall
         if cap is not None and node.active:
             at = node.wall_since + int(cap * 1e6) - node.wall
+            if at <= tree.now and asked_for_time(tree, node):
+                continue
             first = at if first is None else min(first, at)
     return first
+
+
+def asked_for_time(tree: Tree, node: Node) -> bool:
+    """Whether `on_limit` is being asked about the handle's running time: meanwhile that ends nothing."""
+    return any(
+        isinstance(e, AskLimit) and e.at == node.id and e.limit == Limit.MAX_WALL for e in tree.open.values()
+    )
 
 
 def estimate(tree: Tree, node: Node, output: int | None) -> int:

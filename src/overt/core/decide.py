@@ -14,7 +14,7 @@ from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.admission import start
 from overt.core.apply import begin
-from overt.core.budget import Stopped, deepest, wall_spent
+from overt.core.budget import Stopped, asked_for_time, deepest, wall_spent
 from overt.core.conclude import verified
 from overt.core.desk import Desk, Refused
 from overt.core.effects import AskHost, AskLimit, CallModel, CallTool, CheckCalls, CheckText, Notify, Verify
@@ -166,6 +166,8 @@ def _tick(d: Desk, inp: i.Tick) -> None:
     for node in sorted(tree.walled, key=lambda n: n.depth):
         cap = node.caps.max_wall
         if cap is None or not node.active or wall_spent(tree, node, tree.now) < cap * 1e6:
+            continue
+        if asked_for_time(tree, node):
             continue
         stopped = Stopped(Limit.MAX_WALL, node.id, f"{cap:g} s")
         for n in reversed(list(node.below())):

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from overt.core import facts as f
-from overt.core.budget import Stopped, wall_spent
+from overt.core.budget import CAP_OF, Stopped, cap_now, wall_spent
 from overt.core.desk import Desk
 from overt.core.effects import AskLimit
 from overt.core.ending import fail, stop
@@ -18,17 +18,7 @@ from overt.core.tree import Node, RequestState, Tree, Wake
 from overt.errors import UsageError
 from overt.result import Limit
 
-__all__ = ("CAP_OF", "at_limit", "budget_answered", "limit_ruled")
-
-CAP_OF = {
-    Limit.MAX_TURNS: "max_turns",
-    Limit.MAX_TOKENS: "max_tokens",
-    Limit.MAX_TOOL_CALLS: "max_tool_calls",
-    Limit.MAX_MODEL_CALLS: "max_model_calls",
-    Limit.MAX_WALL: "max_wall",
-    Limit.MAX_COST: "max_cost",
-}
-"""The field of a budget each limit is about."""
+__all__ = ("at_limit", "budget_answered", "limit_ruled")
 
 WHOLE = (Limit.MAX_TURNS, Limit.MAX_TOKENS, Limit.MAX_TOOL_CALLS, Limit.MAX_MODEL_CALLS)
 
@@ -39,34 +29,45 @@ def at_limit(d: Desk, node: Node, wake: Wake, stopped: Stopped) -> None:
     if not d.tree.plan.on_limit or stopped.limit not in CAP_OF or wake.extended == known:
         stop(d, node, stopped)
         return
-    cap, spent = _amounts(d.tree, node, wake, stopped)
+    cap, spent = _amounts(d.tree, wake, stopped)
     d.emit(f.LimitAsked(node.id, d.tree.next_effect, str(stopped.limit), stopped.at, cap, spent))
 
 
-def _amounts(tree: Tree, node: Node, wake: Wake, stopped: Stopped) -> tuple[str, str]:
+def _amounts(tree: Tree, wake: Wake, stopped: Stopped) -> tuple[str, str]:
     at = tree.nodes[stopped.at]
+    cap = cap_now(at, stopped.limit)
     match stopped.limit:
         case Limit.MAX_TURNS:
-            return stopped.cap, str(wake.turns)
+            return cap, str(wake.turns)
         case Limit.MAX_TOKENS:
-            return str(at.caps.max_tokens), str(at.spent)
+            return cap, str(at.spent)
         case Limit.MAX_TOOL_CALLS:
-            return str(at.caps.max_tool_calls), str(at.total.tool_calls)
+            return cap, str(at.total.tool_calls)
         case Limit.MAX_MODEL_CALLS:
-            return str(at.caps.max_model_calls), str(at.total.model_calls)
+            return cap, str(at.total.model_calls)
         case Limit.MAX_WALL:
-            return f"{at.caps.max_wall:g}", f"{wall_spent(tree, at, tree.now) / 1e6:g}"
+            assert at.caps.max_wall is not None
+            return _plain(Decimal(str(at.caps.max_wall))), _plain(
+                Decimal(wall_spent(tree, at, tree.now)).scaleb(-6)
+            )
         case _:
-            return str(at.caps.max_cost), str(at.total.cost)
+            return cap, str(at.total.cost)
+
+
+def _plain(number: Decimal) -> str:
+    """Return a number with all its digits and no others."""
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def limit_ruled(d: Desk, inp: LimitRuled, node: Node, wake: Wake, asked: AskLimit) -> None:
     """`on_limit` has decided."""
     target = d.tree.nodes[asked.at]
-    error = inp.error
-    if error is None and inp.caps is not None:
+    error, caps = inp.error, inp.caps
+    if error is None and caps is not None:
+        caps = _not_lowered(target, asked, caps)
         try:
-            for name, value in zip(f.Caps._fields, inp.caps, strict=True):
+            for name, value in zip(f.Caps._fields, caps, strict=True):
                 if value is not None:
                     check_raise(target, name, value, who="on_limit: Extend")
         except UsageError as wrong:
@@ -77,14 +78,25 @@ def limit_ruled(d: Desk, inp: LimitRuled, node: Node, wake: Wake, asked: AskLimi
         return
     d.emit(f.LimitDecided(node.id, inp.effect, inp.decision))
     limit = Limit(asked.limit)
-    if inp.decision == "extend" and inp.caps is not None:
-        d.emit(f.BudgetRaised(target.id, inp.caps))
+    if inp.decision == "extend" and caps is not None:
+        d.emit(f.BudgetRaised(target.id, caps))
     elif inp.decision == "suspend":
         question = _question(asked, limit, inp.prompt)
         ask_of_wake(d, node, wake, "budget", question, limit=asked.limit, at=asked.at)
     elif inp.decision == "stop":
         stop(d, node, _stopped(limit, asked.at, asked.cap))
     d.touch(node)
+
+
+def _not_lowered(target: Node, asked: AskLimit, caps: f.Caps) -> f.Caps:
+    """Leave a cap where it is that somebody has raised further since this was asked."""
+    limit = Limit(asked.limit)
+    name = CAP_OF[limit]
+    said: object = getattr(caps, name)
+    present = cap_now(target, limit)
+    if said is None or present == asked.cap or Decimal(str(said)) >= Decimal(present):
+        return caps
+    return caps._replace(**{name: getattr(target.caps, name)})
 
 
 def _stopped(limit: Limit, at: str, cap: str) -> Stopped:
@@ -124,6 +136,9 @@ def budget_answered(d: Desk, request: RequestState, answer: AnswerSpec) -> None:
     assert request.at is not None
     limit = Limit(request.limit)
     if not answer.ok:
+        wake = d.tree.nodes[request.handle].wake
+        if wake is None or wake.status is not None:
+            return  # it has ended meanwhile, or was cut off
         # Also where another answer has raised the cap since: a refusal is about this wake.
         cap = json.loads(request.question.data)["limit"]["cap"]
         stop(d, d.tree.nodes[request.handle], _stopped(limit, request.at, f"{cap}"))

@@ -13,7 +13,15 @@ from overt.core.replay import diverged_error, fits, match_delegations, unclaimed
 from overt.core.suspension import ask_of_guard, ask_of_wake
 from overt.core.tree import Call, CallState, Node, Tree, Wake
 
-__all__ = ("act_on", "ask_checks", "checks_ruled", "denied_text", "settled_before", "text_ruled")
+__all__ = (
+    "act_on",
+    "ask_checks",
+    "checks_ruled",
+    "denied_text",
+    "settled_before",
+    "still_asked",
+    "text_ruled",
+)
 
 
 def settled_before(d: Desk, node: Node, wake: Wake, call: Call) -> bool:
@@ -38,6 +46,23 @@ def settled_before(d: Desk, node: Node, wake: Wake, call: Call) -> bool:
         ask_of_guard(d, node, wake, call, asked.question, diverged=False)
         return True
     return False
+
+
+def still_asked(d: Desk, node: Node, wake: Wake, call: Call) -> bool:
+    """Ask again what a stop or a failure took back unanswered: it binds, although no rule asks it any more."""
+    guard = wake.memory[call.key].guard
+    if guard is None or d.tree.requests[guard].status != "cancelled":
+        return False
+    # The arguments that run are shown; a hook may have changed them since.
+    data = json.dumps(
+        {"call": {"tool": call.name, "arguments": json.loads(call.run_args)}},
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=False,
+    )
+    question = d.tree.requests[guard].question._replace(data=data)
+    ask_of_guard(d, node, wake, call, question, diverged=False)
+    return True
 
 
 def ask_checks(d: Desk, node: Node, calls: Sequence[Call]) -> None:

@@ -262,13 +262,15 @@ def deliver(d: Desk, inp: Deliver) -> None:
     # What expired since the run parked goes on too, in whatever branch it is.
     for node in reversed(tree.ready.values()):
         d.touch(node)
-    for request, answer in zip(requests, inp.answers, strict=True):
+    given = list(zip(requests, inp.answers, strict=True))
+    for request, answer in given:
         _give(d, request, answer, inp.policy)
+    # Only now: what follows from one may take the question of another back, and all of them apply.
+    for request, answer in given:
+        _act_on(d, request, answer)
 
 
-def _give(
-    d: Desk, request: RequestState, answer: AnswerSpec, policy: str | None, *, touch: bool = True
-) -> None:
+def _give(d: Desk, request: RequestState, answer: AnswerSpec, policy: str | None) -> None:
     node = d.tree.nodes[request.handle]
     wake = node.wake
     assert wake is not None
@@ -285,17 +287,21 @@ def _give(
             args=answer.args,
         )
     )
-    _follow_up(d, request, answer)
-    _doubt_left(d, node, wake, request, answer)
-    if touch:
-        d.touch(node)
 
 
-def _follow_up(d: Desk, request: RequestState, answer: AnswerSpec) -> None:
+def _act_on(d: Desk, request: RequestState, answer: AnswerSpec, *, touch: bool = True) -> None:
+    node = d.tree.nodes[request.handle]
+    wake = node.wake
+    assert wake is not None
     if request.about == "budget":
         from overt.core.limits import budget_answered  # which asks through this module
 
         budget_answered(d, request, answer)
+    if wake.status is not None and not wake.cut:
+        return  # another answer of the list has ended it
+    _doubt_left(d, node, wake, request, answer)
+    if touch:
+        d.touch(node)
 
 
 def _doubt_left(d: Desk, node: Node, wake: Wake, request: RequestState, answer: AnswerSpec) -> None:
@@ -341,9 +347,7 @@ def host_done(d: Desk, inp: HostDone, request: RequestState) -> None:
             answer.args,
         )
     )
-    _follow_up(d, request, answer)
-    _doubt_left(d, node, wake, request, answer)
-    d.touch(node)
+    _act_on(d, request, answer)
 
 
 def expire(d: Desk, *, drive: bool) -> None:
@@ -355,4 +359,6 @@ def expire(d: Desk, *, drive: bool) -> None:
         if r.question.expires_at is not None and r.question.expires_at <= tree.now
     ]
     for request in due:
-        _give(d, request, AnswerSpec(request.id, False, None, "expired"), None, touch=drive)
+        expired = AnswerSpec(request.id, False, None, "expired")
+        _give(d, request, expired, None)
+        _act_on(d, request, expired, touch=drive)

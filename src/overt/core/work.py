@@ -187,25 +187,29 @@ def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
             f.ErrorSpec("EmptyReply", "The model replied with neither text nor calls.", "model", True),
             drop=True,
         )
-    elif not calls and not wake.final:
-        # Told before a hook's error, too: whoever goes on after that goes on from here.
-        d.emit(f.OutputRefused(node.id, inp.refused or "the final answer does not fit"))
-        if inp.error is None:
-            d.touch(node)
-        else:
-            fail(d, node, inp.error)
-    elif inp.error is not None:
-        fail(d, node, inp.error)
     elif wake.final:
-        if node.gated:
+        if inp.error is not None:
+            fail(d, node, inp.error)
+        elif node.gated:
             d.touch(node)
         else:
             settle(d, node, "done")
+    elif not calls:
+        # Noted before a hook's error, too: whoever goes on after that goes on from here.
+        d.emit(f.OutputRefused(node.id, inp.refused or "the final answer does not fit"))
+        if inp.error is not None:
+            fail(d, node, inp.error)
+        d.touch(node)
     elif wake.turns >= turn_cap(node):
         stopped = turn_stop(node)
         for call in wake.batch or ():
             d.emit(f.CallRefused(node.id, call.id, str(Limit.MAX_TURNS), stopped.at))
-        at_limit(d, node, wake, stopped)
+        if inp.error is not None:
+            fail(d, node, inp.error)
+        else:
+            at_limit(d, node, wake, stopped)
+    elif inp.error is not None:
+        fail(d, node, inp.error)
     else:
         if inp.ruled and wake.batch is not None:
             ruled = [(c, s.ruling) for c, s in zip(wake.batch, calls, strict=True) if s.ruling]

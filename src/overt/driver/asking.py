@@ -12,12 +12,14 @@ from overt._text import clean
 from overt.core import facts as f
 from overt.driver.context import InContext, describe, let_through
 from overt.guardrail import Allow, Ask, Deny, Ruling, name_of
+from overt.hooks import ToolOverride
 from overt.models.redact import redact
+from overt.tool import ToolResult, question_of
 
 if TYPE_CHECKING:
     from overt.driver.loop import Driver
 
-__all__ = ("Failed", "Rule", "ask_rules", "call_hook", "message_of", "short")
+__all__ = ("Failed", "Rule", "ask_rules", "call_hook", "message_of", "result_of", "short")
 
 Rule = Callable[[Any], Ruling | Awaitable[Ruling]]
 
@@ -70,6 +72,23 @@ async def _awaited(value: Awaitable[Any]) -> Any:
     return await value
 
 
+def result_of(name: str, override: ToolOverride) -> ToolResult | None:
+    """Return the result a hook gives, `None` if it gives none.
+
+    Raises:
+        Failed: It is no result, or one that asks.
+    """
+    result = cast("object", override.result)
+    if result is None:
+        return None
+    if not isinstance(result, ToolResult):
+        wrong = f"{name} gave a result of type {type(result).__name__}, not a ToolResult"
+        raise Failed(f.ErrorSpec("TypeError", wrong, "hook"))
+    if question_of(result) is not None:
+        raise Failed(f.ErrorSpec("UsageError", f"{name} gave a result that asks: only a tool can", "hook"))
+    return result
+
+
 async def ask_rules(driver: Driver, asked: Sequence[tuple[Rule, object]], before: int) -> list[Ruling]:
     """Ask every guardrail, those that wait for something side by side, and return their rulings in order.
 
@@ -88,13 +107,11 @@ async def ask_rules(driver: Driver, asked: Sequence[tuple[Rule, object]], before
                 raise
             rulings.append(_failed(rule, error))
             continue
-        if isinstance(value, (Allow, Deny, Ask)):
-            rulings.append(value)
-        elif inspect.isawaitable(value):
+        if not isinstance(value, (Allow, Deny, Ask)) and inspect.isawaitable(value):
             waiting.append((index, value))
             rulings.append(None)
         else:
-            rulings.append(_wrong(rule, value))
+            rulings.append(_said(rule, value))
     if not waiting:
         return cast("list[Ruling]", rulings)
     await _wait_for(driver, asked, rulings, waiting, before)
@@ -118,7 +135,21 @@ def _failed(rule: Rule, error: BaseException) -> Deny:
     return Deny(short(f"guardrail {name_of(rule)!r} raised {redact(describe(error))}"))
 
 
-def _wrong(rule: Rule, value: object) -> Deny:
+def _said(rule: Rule, value: object) -> Ruling:
+    """Return a ruling as it can be relied on: of its own class, and whole."""
+    try:
+        match value:
+            case Allow():
+                return value
+            case Deny():
+                return Deny(value.reason)
+            case Ask():
+                kind, type_, at = value.kind, value.answer_type, value.expires_at
+                return Ask(value.prompt, kind=kind, answer_type=type_, expires_at=at)
+            case _:
+                pass
+    except Exception as error:  # noqa: BLE001  # a class of the host's own that is not made as its base is
+        return _failed(rule, error)
     return Deny(
         f"guardrail {name_of(rule)!r} returned {type(value).__name__}, not Allow, Deny or Ask: denied to be safe"
     )
@@ -139,8 +170,7 @@ async def _wait_for(
         nonlocal left
         rule = asked[index][0]
         try:
-            value = await awaitable
-            ruling = value if isinstance(value, (Allow, Deny, Ask)) else _wrong(rule, value)
+            ruling = _said(rule, await awaitable)
         except BaseException as error:  # noqa: BLE001  # a rule that fails denies
             try:
                 await let_through(error, before, driver.host)

@@ -142,7 +142,9 @@ class Member:
         self.prompt_guards: Rules = (*house.prompt_guards, *kit.prompt_guards)
         self.output_guards: Rules = (*house.output_guards, *kit.output_guards)
         self.hooks: Hooks | None = house.hooks if kit.hooks is None else kit.hooks.over(house.hooks)
-        self.on_metric: Callable[[MetricEvent], None] | None = kit.on_metric or house.on_metric
+        self.on_metric: Callable[[MetricEvent], None] | None = (
+            house.on_metric if kit.on_metric is None else kit.on_metric
+        )
         self.on_spawn: Callable[[Handle], None] | None = kit.on_spawn
         self.on_close: Callable[[Handle, str], None] | None = kit.on_close
         self.at_once: bool = not any(map(_waits, (*self.guards, self.hooks and self.hooks.before_tool)))

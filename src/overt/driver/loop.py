@@ -108,6 +108,8 @@ class Driver(Intake):
         self._alarm = Alarm()
         self.audience: Audience = Audience()
         """Hears what models say while they say it."""
+        self.catching_up = False
+        """Whether listeners are told of what another process has done."""
         self.models: dict[str, Model] = {}
         """Models in place of the agent's own, by handle, until its wake has settled or parked."""
         if crew.watched:
@@ -170,7 +172,9 @@ class Driver(Intake):
             known = len(self.log)
             await self.tenure.take(self.tree, self.log, force=force)
             if self.listeners:
+                self.catching_up = True
                 self._tell(self.log[known:])
+                self.catching_up = False
             self._keep()
             self._next = self.tree.next_effect
             if self.tree.root.active:

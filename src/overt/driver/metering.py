@@ -26,7 +26,9 @@ def _tell(fn: Callable[..., object], *args: object) -> None:
     """Call a listener of the host; what it raises is logged, since nothing depends on it."""
     try:
         fn(*args)
-    except Exception:
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:  # a cancellation too: nothing cancels a plain function, so it is of its own making
         LOG.exception("a listener of the run raised: %r", fn)
 
 
@@ -67,7 +69,9 @@ class Watcher:
         self._since: dict[str, float] = {}
 
     def record(self, position: int, at: int, facts: Sequence[f.Fact]) -> None:
-        """Hear of facts that are durable."""
+        """Hear of facts that are durable. Of those another process has added, it was told there."""
+        if self._driver.catching_up:
+            return
         for fact in facts:
             act = ACTS.get(type(fact))
             if act is not None:

@@ -63,11 +63,12 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
             if effect.id not in driver.tree.open:
                 return i.ModelLost(effect.id, f.ErrorSpec("Cancelled", "", "model"))
         request = _request(driver, member, node, effect, model, system)
-        since = driver.clock.monotonic() if member.on_metric is not None else 0.0
         async with driver.gate:
             if effect.id not in driver.tree.open:
                 # It was closed while this waited, or in the moment the place was handed over.
                 return i.ModelLost(effect.id, f.ErrorSpec("Cancelled", "", "model"))
+            # Waiting for a place among the calls at once is no time of the model's.
+            since = driver.clock.monotonic() if member.on_metric is not None else 0.0
             try:
                 if driver.audience:
                     response = await InContext(generate, driver, node.id, model, request)

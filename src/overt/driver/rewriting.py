@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from pydantic_core import from_json
 
 from overt._canonical import encode, jsonable
-from overt._text import clean
+from overt._text import clean, told
 from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.apply_policy import MESSAGE
@@ -82,17 +82,10 @@ def _parts(before: Sequence[Message], after: Sequence[Message]) -> str | None:
             continue
         if not isinstance(cast("object", message), KINDS):
             raise _failed("TypeError", f"before_llm gave a {type(message).__name__} among the messages")
-        try:
-            # What pydantic would warn of is not taken below.
-            told = message.model_dump(mode="json", exclude_defaults=True, warnings=False)
-            parts.append(told | {"role": message.role})
-        except (TypeError, ValueError, RecursionError) as error:
-            raise _failed(
-                "TypeError", f"before_llm gave a message that cannot be recorded: {error}"
-            ) from error
+        parts.append(_plain(message))
     if parts == list(range(len(before))):
         return None
-    wrong = broken(after)
+    wrong = broken(after) if after else "no message at all"
     if wrong is not None:
         raise _failed("BrokenTranscript", f"before_llm left {wrong}; nothing was sent")
     try:
@@ -103,6 +96,18 @@ def _parts(before: Sequence[Message], after: Sequence[Message]) -> str | None:
     except (TypeError, ValueError, RecursionError) as error:
         raise _failed("TypeError", f"before_llm gave messages that cannot be recorded: {error}") from error
     return text
+
+
+def _plain(message: Message) -> object:
+    """Return a message as JSON, which can be read back: a copy with other fields is not checked by anybody."""
+    try:
+        plain = message.model_dump(mode="json", exclude_defaults=True, warnings=False) | {
+            "role": message.role
+        }
+        MESSAGE.validate_python(plain)
+    except Exception as error:
+        raise _failed("TypeError", f"before_llm gave a message that cannot be recorded: {told(error)}") from error
+    return plain
 
 
 def _names(offered: Sequence[str], kept: Sequence[object]) -> tuple[str, ...]:

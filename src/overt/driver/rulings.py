@@ -18,12 +18,11 @@ from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.effects import CheckCalls, CheckText
 from overt.core.tree import Node
-from overt.driver.asking import Failed, Rule, ask_rules, call_hook
+from overt.driver.asking import Failed, Rule, ask_rules, call_hook, result_of
 from overt.driver.context import let_through
 from overt.guardrail import Allow, Ask, Deny, GuardrailEvent, OutputEvent, PromptEvent, Ruling, name_of
 from overt.hooks import BeforeTool, ToolOverride
 from overt.message import ToolCall
-from overt.tool import question_of
 
 if TYPE_CHECKING:
     from overt.driver.crew import Member
@@ -123,18 +122,10 @@ async def _hooked(
     )
     if override is None:
         return None
-    if override.result is not None:
-        if question_of(override.result) is not None:
-            raise Failed(
-                f.ErrorSpec("UsageError", "before_tool gave a result that asks: only a tool can", "hook")
-            )
-        metadata = encode({**override.result.metadata, "overridden": "before_tool"})
-        return f.RulingSpec(
-            "allow",
-            output=override.result.output,
-            is_error=override.result.is_error,
-            metadata=metadata,
-        )
+    result = result_of("before_tool", override)
+    if result is not None:
+        metadata = encode({**result.metadata, "overridden": "before_tool"})
+        return f.RulingSpec("allow", output=result.output, is_error=result.is_error, metadata=metadata)
     if override.arguments is None:
         return None
     tool = member.tool(call.name)

@@ -23,7 +23,7 @@ from overt.core.replay import fits
 from overt.core.suspension import public_answer
 from overt.core.tree import Call, Memory, Node, RequestState
 from overt.core.views import answers_of
-from overt.driver.asking import Failed, call_hook
+from overt.driver.asking import Failed, call_hook, result_of
 from overt.driver.context import describe, let_through, run_user_code
 from overt.driver.metering import measure
 from overt.errors import ToolError, UsageError
@@ -160,10 +160,16 @@ async def perform_tool(driver: Driver, effect: CallTool, before: int) -> i.Input
         if effect.id not in driver.tree.open:
             return i.ToolLost(effect.id, "given up before it was entered")
     since = driver.clock.monotonic() if member is not None and member.on_metric is not None else 0.0
-    if tool.timeout is None:
-        done = await _enter(driver, effect, entry, node, call, tool, before)
-    else:
-        done = await _enter_timed(driver, effect, entry, node, call, tool, tool.timeout)
+    try:
+        if tool.timeout is None:
+            done = await _enter(driver, effect, entry, node, call, tool, before)
+        else:
+            done = await _enter_timed(driver, effect, entry, node, call, tool, tool.timeout)
+    except BaseException:
+        # It was cut off, which is no result, but an entry that has ended.
+        if member is not None and member.on_metric is not None:
+            measure(driver, member, node, "tool", call.name, "error", since)
+        raise
     if member is not None and (member.hooks is not None or member.on_metric is not None):
         return await _seen(driver, member, node, call, done, since, before)
     return done
@@ -194,13 +200,9 @@ async def _seen(
     )
     try:
         override: ToolOverride | None = await call_hook(driver, hook, event, (ToolOverride,), before)
-        if override is None or override.result is None:
+        result = None if override is None else result_of("after_tool", override)
+        if result is None:
             return done
-        if question_of(override.result) is not None:
-            raise Failed(
-                f.ErrorSpec("UsageError", "after_tool gave a result that asks: only a tool can", "hook")
-            )
-        result = override.result
         metadata = encode({**result.metadata, "overridden": "after_tool"})
         return i.ToolDone(done.effect, result.output, result.is_error, metadata)
     except Failed as failed:
