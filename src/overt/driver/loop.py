@@ -108,7 +108,7 @@ class Driver(Intake):
         self._alarm = Alarm()
         self.audience: Audience = Audience()
         """Hears what models say while they say it."""
-        self.catching_up = False
+        self.catching_up: bool = False
         """Whether listeners are told of what another process has done."""
         self.models: dict[str, Model] = {}
         """Models in place of the agent's own, by handle, until its wake has settled or parked."""
