@@ -105,7 +105,8 @@ def test_approve_refunds(play: Play) -> None:
         "done: Two orders are refunded, A-1003 is not.",
         "the model was told:",
         "  refunded 40.00 for A-1001",
-        "  refunded 200.00 for A-1002",
+        '  [run with arguments changed by whoever approved it: {"amount":200.0,"order":"A-1002"}] '
+        "refunded 200.00 for A-1002",
         "  declined: not without a manager",
         "paid: A-1001 40.00, A-1002 200.00",
     ]
