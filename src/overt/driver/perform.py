@@ -68,7 +68,7 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
                 # It was closed while this waited, or in the moment the place was handed over.
                 return i.ModelLost(effect.id, f.ErrorSpec("Cancelled", "", "model"))
             try:
-                response = await InContext(generate, driver, node.id, model, request)
+                response = await InContext(generate, driver, node.id, model, request, before)
             except BaseException:
                 if member.on_metric is not None:
                     measure(driver, member, node, "llm", model.name, "error", since)
