@@ -71,7 +71,7 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
             since = driver.clock.monotonic() if member.on_metric is not None else 0.0
             try:
                 if driver.audience:
-                    response = await InContext(generate, driver, node.id, model, request)
+                    response = await InContext(generate, driver, node.id, model, request, before)
                 else:
                     response = await InContext(model.generate, request)
             except BaseException:
