@@ -19,7 +19,6 @@ __all__ = (
     "checks_ruled",
     "denied_text",
     "settled_before",
-    "still_asked",
     "text_ruled",
 )
 
@@ -43,26 +42,17 @@ def settled_before(d: Desk, node: Node, wake: Wake, call: Call) -> bool:
         return True
     asked = None if memory.guard is None else d.tree.requests[memory.guard]
     if asked is not None and asked.status == "cancelled":
-        ask_of_guard(d, node, wake, call, asked.question, diverged=False)
+        ask_of_guard(d, node, wake, call, _about(asked.question, call), diverged=False)
         return True
     return False
 
 
-def still_asked(d: Desk, node: Node, wake: Wake, call: Call) -> bool:
-    """Ask again what a stop or a failure took back unanswered: it binds, although no rule asks it any more."""
-    guard = wake.memory[call.key].guard
-    if guard is None or d.tree.requests[guard].status != "cancelled":
-        return False
-    # The arguments that run are shown; a hook may have changed them since.
-    data = json.dumps(
-        {"call": {"tool": call.name, "arguments": json.loads(call.run_args)}},
-        sort_keys=True,
-        separators=(",", ":"),
-        ensure_ascii=False,
+def _about(question: f.Question, call: Call) -> f.Question:
+    """Return the question with the arguments that would run: a hook may have changed them since it was asked."""
+    shown = {"call": {"tool": call.name, "arguments": json.loads(call.run_args)}}
+    return question._replace(
+        data=json.dumps(shown, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     )
-    question = d.tree.requests[guard].question._replace(data=data)
-    ask_of_guard(d, node, wake, call, question, diverged=False)
-    return True
 
 
 def ask_checks(d: Desk, node: Node, calls: Sequence[Call]) -> None:
