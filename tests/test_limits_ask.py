@@ -278,12 +278,17 @@ async def test_what_does_not_help_stops_after_one_question(case: Case, help_: st
     world.is_done(await rt.extend(Budget.model_validate({case.field: 900})))
 
 
-async def test_an_amount_that_is_too_small_stops_again() -> None:
+async def test_an_amount_that_is_too_small_is_asked_about_anew() -> None:
     world = World()
     asked = Asked(Suspend())
     result, rt = await world.run(CASES[1], on_limit=asked)
+    cap = int(asked.infos[0].cap)
+    before = first(result)
     result = await rt.resume(yes(result, 50))
-    assert (result.status, result.limit, len(asked.infos)) == ("incomplete", "maxTokens", 1)
+    again = first(result)
+    assert (again.id != before.id, [int(info.cap) for info in asked.infos]) == (True, [cap, cap + 50])
+    result = await rt.resume(no(again))
+    assert (result.status, result.limit) == ("incomplete", "maxTokens")
     world.is_done(await rt.extend(Budget(max_tokens=201)))
 
 

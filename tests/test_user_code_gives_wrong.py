@@ -95,7 +95,7 @@ async def test_a_text_where_a_hook_gives_a_result(field: str) -> None:
     hooks = Hooks(**given)
     result, rt = await worker().run("go", hooks=hooks)
     assert result.error is not None
-    assert (result.error.type, result.error.source) == ("UsageError", "hook")
+    assert (result.error.type, result.error.source) == ("TypeError", "hook")
     assert "ToolResult" in result.error.message
     assert (await rt.recover()).status in ("error", "done")
     assert ran == (["danger"] if field == "after_tool" else [])

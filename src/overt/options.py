@@ -183,7 +183,9 @@ def _check_functions(options: Mapping[str, object]) -> None:
 
 def _check_rules(agents: Mapping[str, Agent[Any, Any]], options: Mapping[str, object]) -> None:
     for field in ("guardrails", "input_guardrails", "output_guardrails"):
-        given = options.get(field, ())
+        if field not in options:
+            continue
+        given = options[field]
         if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
             raise DefinitionError(
                 f"option {field!r} has to be a list of functions, not {shown(given)}: write {field}=[…]"

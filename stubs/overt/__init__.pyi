@@ -394,9 +394,7 @@ Guardrail = Callable[[GuardrailEvent], Ruling | Awaitable[Ruling]]
 PromptGuardrail = Callable[[PromptEvent], Ruling | Awaitable[Ruling]]
 OutputGuardrail = Callable[[OutputEvent], Ruling | Awaitable[Ruling]]
 
-def require_approval(
-    *tools: str, when: Callable[[Mapping[str, Any]], bool] | None = None
-) -> Guardrail: ...
+def require_approval(*tools: str, when: Callable[[Mapping[str, Any]], bool] | None = None) -> Guardrail: ...
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt(Generic[OutputT]):

@@ -33,6 +33,7 @@ from overt import (
     Request,
     ResumePolicy,
     Ruling,
+    RunStream,
     Runtime,
     Suspend,
     TaskResult,
@@ -65,7 +66,7 @@ SCRIPT: Script = {
         call("final_result", count=3),
     ],
     "researcher": [
-        [call("look", what="seats"), call("look", what="TABLES"), call("task", agent="clerk", prompt="pay")],
+        [call("look", what="seats"), call("look", what="TABLES"), call("clerk", prompt="pay")],
         [call("look", what="chairs"), call("look", what="lamps")],
         say("dug"),
     ],
@@ -186,8 +187,7 @@ CLERK = Agent(
 RESEARCHER = Agent(
     "researcher",
     does="Digs.",
-    tools=[look],
-    team=[CLERK],
+    tools=[look, CLERK.as_tool()],
     input_guardrails=[known],
     hooks=Hooks(before_tool=lower),
     budget=Budget(max_tool_calls=6),
@@ -221,6 +221,8 @@ class Host:
     outcome: Outcome = "retry"
     rewinds: bool = False
     """Whether a crash is recovered from by a replay."""
+    streams: bool = False
+    """Whether it reads along."""
 
     def options(self) -> dict[str, Any]:
         async def on_pending(request: Request) -> None:
@@ -250,17 +252,32 @@ class Host:
             runtime = await Runtime.open(COORDINATOR, RUN, **self.options())
         except RunNotFound:
             runtime = Runtime(COORDINATOR, run_id=RUN, **self.options())
-            result = await runtime.run("sell")
+            result = await self._start(runtime)
         else:
-            result = await runtime.recover(policy=ResumePolicy.REWIND if self.rewinds else None)
+            result = await self._recover(runtime)
         for _ in range(30):
             if result.status == "done":
                 return result, runtime
             if result.status != "pending":
                 raise AssertionError(f"[{result.status}] {result.text}")
-            answers = [self.answer(request) for request in result.pendings]
-            result = await runtime.resume(answers)
+            result = await self._resume(runtime, [self.answer(request) for request in result.pendings])
         raise AssertionError("the run goes round in circles")
+
+    async def _start(self, runtime: Runtime[Report]) -> TaskResult[Report]:
+        return await (self._read(runtime.stream("sell")) if self.streams else runtime.run("sell"))
+
+    async def _recover(self, runtime: Runtime[Report]) -> TaskResult[Report]:
+        policy = ResumePolicy.REWIND if self.rewinds else None
+        if self.streams:
+            return await self._read(runtime.stream(policy=policy))
+        return await runtime.recover(policy=policy)
+
+    async def _resume(self, runtime: Runtime[Report], answers: list[Answer[Any]]) -> TaskResult[Report]:
+        return await (self._read(runtime.stream(answer=answers)) if self.streams else runtime.resume(answers))
+
+    async def _read(self, stream: RunStream[Report]) -> TaskResult[Report]:
+        async with stream:
+            return await stream.result()
 
     def answer(self, request: Request) -> Answer[Any]:
         self.world.answered[request.id] = Answer(id=request.id, ok=True)
@@ -354,6 +371,7 @@ def check(
     assert not [x for x in facts if isinstance(x, f.Diverged)]
     assert result.replay is None or (result.replay.unused_answers, result.replay.unused_children) == ((), ())
     assert len(runtime.list()) == 3
+    assert [event.position for event in runtime.events()] == list(range(1, len(facts) + 1))
     for handle, replies in TRANSCRIPTS.items():
         shown = [(m.role, m.text) for m in runtime.transcript(handle) if m.role != "tool"]
         assert shown == [("user", replies[0]), *(("assistant", text) for text in replies[1:])]

@@ -37,10 +37,10 @@ async def calm(mode: Mode) -> tuple[list[f.Fact], int]:
 
 
 async def driven(
-    world: World, mode: Mode, outcome: Outcome, store: Store, *, rewinds: bool = False
+    world: World, mode: Mode, outcome: Outcome, store: Store, *, rewinds: bool = False, streams: bool = False
 ) -> tuple[TaskResult[Report], Runtime[Report]]:
     """Drive the run in a process of its own."""
-    return await Host(world, store, mode, outcome, rewinds).run()
+    return await Host(world, store, mode, outcome, rewinds, streams).run()
 
 
 async def dies(run: Callable[[Store], Awaitable[object]], inner: Store, at: int, when: When) -> bool:
@@ -77,33 +77,36 @@ def same_work(facts: list[f.Fact], quiet: list[f.Fact], mode: Mode) -> None:
 
 
 @modes
-async def test_a_crash_at_every_append(mode: Mode, anyio_backend_name: str) -> None:
+@pytest.mark.parametrize("when", WHENS)
+async def test_a_crash_at_every_append(mode: Mode, when: When, anyio_backend_name: str) -> None:
     quiet, appends = await calm(mode)
     assert appends >= 40
     doubted = 0
     for at in points(appends, anyio_backend_name):
-        for when in WHENS:
-            # Each loop has one half of the outcomes.
-            outcome = OUTCOMES[(at + (when == "after") + (anyio_backend_name == "trio")) % 2]
-            world, store = World(), MemoryStore()
-            try:
-                # What happens at once may come in fewer appends another time.
-                assert await dies(partial(driven, world, mode, outcome), store, at, when) or at > appends - 4
-                result, runtime = await driven(world, mode, outcome, store)
-                facts = await facts_of(store)
-                check(world, result, runtime, facts, quiet)
-                same_work(facts, quiet, mode)
-                await again(runtime, world)
-            except BaseException as error:
-                error.add_note(f"crashed {when} append {at} of {appends}, {outcome}")
-                raise
-            doubted += in_doubt(facts)
+        # Each loop has one half of the outcomes.
+        outcome = OUTCOMES[(at + (when == "after") + (anyio_backend_name == "trio")) % 2]
+        world, store = World(), MemoryStore()
+        try:
+            # What happens at once may come in fewer appends another time.
+            assert await dies(partial(driven, world, mode, outcome), store, at, when) or at > appends - 4
+            result, runtime = await driven(world, mode, outcome, store)
+            facts = await facts_of(store)
+            check(world, result, runtime, facts, quiet)
+            same_work(facts, quiet, mode)
+            await again(runtime, world)
+        except BaseException as error:
+            error.add_note(f"crashed {when} append {at} of {appends}, {outcome}")
+            raise
+        doubted += in_doubt(facts)
     assert doubted, "no crash left anything in doubt: this test has lost its subject"
 
 
 @modes
 async def test_one_crash_after_another(mode: Mode) -> None:
-    """Each process dies a few appends after the one before it, so recoveries are cut off too; some of them replay."""
+    """Each process dies a few appends after the one before it, so recoveries are cut off too.
+
+    Some of them replay, and some are read along as a stream.
+    """
     quiet, appends = await calm(mode)
     chance = random.Random(11)
     for _ in range(12):
@@ -111,9 +114,11 @@ async def test_one_crash_after_another(mode: Mode) -> None:
         deaths: list[str] = []
         try:
             for _ in range(chance.randint(2, 5)):
-                at, when, rewinds = chance.randint(1, appends), chance.choice(WHENS), chance.random() < 0.3
-                deaths.append(f"{when} {at}{' replaying' if rewinds else ''}")
-                if not await dies(partial(driven, world, mode, outcome, rewinds=rewinds), store, at, when):
+                at, when = chance.randint(1, appends), chance.choice(WHENS)
+                rewinds, streams = chance.random() < 0.3, chance.random() < 0.5
+                deaths.append(f"{when} {at}{' replaying' * rewinds}{' streamed' * streams}")
+                run = partial(driven, world, mode, outcome, rewinds=rewinds, streams=streams)
+                if not await dies(run, store, at, when):
                     break
             result, runtime = await driven(world, mode, outcome, store)
             check(world, result, runtime, await facts_of(store), quiet, replayed=True)

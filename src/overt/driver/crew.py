@@ -147,7 +147,10 @@ class Member:
         )
         self.on_spawn: Callable[[Handle], None] | None = kit.on_spawn
         self.on_close: Callable[[Handle, str], None] | None = kit.on_close
-        self.at_once: bool = not any(map(_waits, (*self.guards, self.hooks and self.hooks.before_tool)))
+        before_tool = None if self.hooks is None else self.hooks.before_tool
+        self.at_once: bool = (before_tool is None or not _waits(before_tool)) and not any(
+            map(_waits, self.guards)
+        )
         """Whether its checks are plain functions, which rule before the reply is recorded."""
         self.system: Callable[[], SystemMessage | None] = system
         self.tools: Mapping[str, RunnableTool] = kit.tools

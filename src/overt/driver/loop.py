@@ -31,7 +31,7 @@ from overt.core.effects import (
 from overt.core.tree import Tree
 from overt.driver.alarm import Alarm
 from overt.driver.audience import Audience
-from overt.driver.context import Host, current_host, pause_here, stop_if_cancelled
+from overt.driver.context import Host, current_host, pause_here, stop_if_cancelled, to_its_end
 from overt.driver.crew import Crew
 from overt.driver.gate import Gate
 from overt.driver.intake import Intake
@@ -112,7 +112,7 @@ class Driver(Intake):
         self._alarm = Alarm()
         self.audience: Audience = Audience()
         """Hears what models say while they say it."""
-        self.catching_up = False
+        self.catching_up: bool = False
         """Whether listeners are told of what another process has done."""
         self.models: dict[str, Model] = {}
         """Models in place of the agent's own, by handle, until its wake has settled or parked."""
@@ -175,7 +175,7 @@ class Driver(Intake):
             if self.first is not None or self.tenure.held:
                 return
             known = len(self.log)
-            await self.tenure.take(self.tree, self.log, force=force)
+            await self._unbroken(partial(self.tenure.take, self.tree, self.log, force=force))
             if self.listeners:
                 self.catching_up = True
                 self._tell(self.log[known:])
@@ -204,8 +204,8 @@ class Driver(Intake):
     async def release(self) -> None:
         """Give the claim up, if it is held."""
         async with self._claim:
-            if self.broken is None:
-                await self.tenure.give_up(self.tree.run_id)
+            if self.broken is None and self.tenure.held:
+                await self._unbroken(partial(self.tenure.give_up, self.tree.run_id))
 
     async def check_claim(self) -> None:
         """Make sure the run is still this driver's before something is entered that cannot be undone.
@@ -218,6 +218,10 @@ class Driver(Intake):
         except Exception as error:
             self._break(error)
             raise store_error(error) from error
+
+    async def _unbroken(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do work in the store to its end; where that never waits, nothing can come between."""
+        await (work() if self.tenure.immediate else to_its_end(work))
 
     async def _keep_claim(self) -> None:
         """Renew the claim for as long as it is held; a parked run has none, and no task that wakes for it."""
@@ -485,7 +489,7 @@ class Driver(Intake):
                     # The tasks are this verb's, and work that was set going beside it is not cut off.
                     await self._until(self._watches.add(lambda: self._guests == 0 and self._at_work == 0))
                 except anyio.get_cancelled_exc_class():
-                    await self._close_off("the host was cancelled")
+                    await self._unbroken(partial(self._close_off, "the host was cancelled"))
                     raise
                 except BaseException as raised:  # noqa: BLE001  # raised again below, outside the group that would wrap it
                     error = raised
@@ -531,13 +535,15 @@ class Driver(Intake):
     async def _finish(self, group: TaskGroup, error: BaseException | None) -> None:
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             self.fatal = self.fatal or error
-        if self.fatal is not None:
-            await self._close_off(type(self.fatal).__name__)
-        elif self._at_work and self.tree.root.live and self.broken is None:
-            await self._close_off("the verb it ran beside returned")
-        elif self.tenure.held:
-            await self._give_up()
-        self._stand_down(group)
+        try:
+            if self.fatal is not None:
+                await self._unbroken(partial(self._close_off, type(self.fatal).__name__))
+            elif self._at_work and self.tree.root.live and self.broken is None:
+                await self._unbroken(partial(self._close_off, "the verb it ran beside returned"))
+            elif self.tenure.held:
+                await self._give_up()
+        finally:
+            self._stand_down(group)
 
     async def _give_up(self) -> None:
         with anyio.CancelScope(shield=True):
@@ -561,15 +567,14 @@ class Driver(Intake):
     async def _close_off(self, why: str) -> None:
         """Write down that the work was cut off: the fact first, the scopes after it."""
         self.tenure.hurry(self.crew.shutdown + PATIENCE)
-        with anyio.CancelScope(shield=True):
-            try:
-                # What is on its way into the store is there first; a run that is not even that leaves no trace.
-                if (self.tenure.held or self._pumping) and self.broken is None:
-                    await self.step(i.Cancel(why))
-                await self.release()
-            except StoreError as error:
-                if self.broken is None:
-                    self._break(error)
+        try:
+            # What is on its way into the store is there first; a run that is not even that leaves no trace.
+            if (self.tenure.held or self._pumping) and self.broken is None:
+                await self.step(i.Cancel(why))
+            await self.release()
+        except StoreError as error:
+            if self.broken is None:
+                self._break(error)
 
     def raise_stopped(self) -> None:
         """Raise what stopped the driver, if something did."""
@@ -593,7 +598,7 @@ class Driver(Intake):
         assert group is not None
         try:
             if self.tree.root.live or self.fatal is not None:
-                await self._close_off("the host left the runtime")
+                await self._unbroken(partial(self._close_off, "the host left the runtime"))
             else:
                 await self._give_up()
         finally:
