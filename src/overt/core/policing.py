@@ -20,6 +20,7 @@ __all__ = (
     "denied_text",
     "settled_before",
     "text_ruled",
+    "unasked",
 )
 
 
@@ -68,11 +69,16 @@ def checks_ruled(d: Desk, inp: ChecksRuled, node: Node, wake: Wake, calls: Seque
         return
     here = [wake.by_id[id] for id in calls]
     rulings = tuple(_agreed(d.tree, wake, c, r) for c, r in zip(here, inp.rulings, strict=True))
-    d.emit(f.ChecksDone(node.id, inp.effect, rulings))
+    d.emit(f.ChecksDone(node.id, inp.effect, tuple(map(unasked, rulings))))
     ruled = list(zip(here, rulings, strict=True))
     if not match_delegations(d, node, wake, [c for c, r in ruled if r.ruling != "deny" and r.output is None]):
         act_on(d, node, wake, ruled)
     d.touch(node)
+
+
+def unasked(ruling: f.RulingSpec) -> f.RulingSpec:
+    """Return a ruling as it is recorded: what it asks is in the fact that asks it, and not twice in the journal."""
+    return ruling if ruling.question is None else ruling._replace(question=None)
 
 
 def _agreed(tree: Tree, wake: Wake, call: Call, ruling: f.RulingSpec) -> f.RulingSpec:
@@ -141,7 +147,7 @@ def text_ruled(d: Desk, inp: TextRuled, node: Node, wake: Wake, what: str) -> No
         and (wake.agreed == what or fits(d.tree.requests[earlier].question, ruling.question))
     ):
         ruling = ruling._replace(ruling="approved", question=None)
-    d.emit(f.TextChecked(node.id, inp.effect, what, ruling))
+    d.emit(f.TextChecked(node.id, inp.effect, what, unasked(ruling)))
     if ruling.ruling == "deny":
         by = ", ".join(s.name for s in ruling.said if s.ruling == "deny")
         why = f"denied by {by}: {ruling.reason}" if by else f"denied: {ruling.reason}"
