@@ -137,6 +137,10 @@ class Hooks:
     `error`, source `hook`; what was bought or run before is recorded, and `recover` goes on from there. Plain functions
     run on the event loop: keep them short.
 
+    What a hook changes is durable with the call it changes. A call that was cut off, by a crash or a cancellation, is
+    made again by whoever goes on, and its hooks are called again; so are those of everything a replay repeats. What a
+    hook does outside has to bear that.
+
     Attributes:
         before_llm: Before each model call; may replace the transcript and narrow the tools.
         after_llm: After each reply.
