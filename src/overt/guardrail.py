@@ -159,10 +159,12 @@ Guardrail: TypeAlias = Callable[[GuardrailEvent], Ruling | Awaitable[Ruling]]
 """Rules on calls. One that raises, returns anything else or takes too long denies.
 
 A plain function runs on the event loop, before anything of the batch is entered: keep it short. One that waits for
-something is an `async def`.
+something is an `async def`. It is asked before each entry: again after an answer, in every attempt, and by whoever goes
+on with a run that was cut off while it was asked. What it said is durable, what it did outside is its own.
 """
 PromptGuardrail: TypeAlias = Callable[[PromptEvent], Ruling | Awaitable[Ruling]]
-"""Rules on a prompt, before the first model call. A denied prompt ends the wake as `error`, type `GuardrailDenied`."""
+"""Rules on a prompt, before the first model call of each attempt. A denied prompt ends the wake as `error`, type
+`GuardrailDenied`."""
 OutputGuardrail: TypeAlias = Callable[[OutputEvent], Ruling | Awaitable[Ruling]]
 """Rules on a final answer. A denied one ends the wake as `error`, type `GuardrailDenied`."""
 

@@ -87,8 +87,11 @@ class Runtime(Reading[OutputT]):
             log=log,
         )
         self._first = first
-        if first is None and tree.plan.dump() != plan_text:
-            self._driver.drift = plan_text
+        self._driver.plan = plan_text
+        self._driver.fits = partial(
+            check_drift, crew=self._driver.crew, entry=agent.name, given=frozenset(options)
+        )
+        self._driver.drift = first is None and tree.plan.dump() != plan_text
 
     @classmethod
     async def open(
@@ -123,7 +126,7 @@ class Runtime(Reading[OutputT]):
         tree, log = await load(store, run_id)
         runtime = cast("Runtime[T]", cls.__new__(cls))
         runtime._prepare(cast("Agent[Any, Any]", agent), given, tree, log)
-        check_drift(tree, runtime._driver.crew, agent.name, given)
+        check_drift(tree, runtime._driver.crew, agent.name, frozenset(given))
         await runtime._expire()
         return runtime
 
@@ -209,6 +212,7 @@ class Runtime(Reading[OutputT]):
             RequestExpired: It expired; `recover` goes on with that.
             InvalidAnswer: The data does not fit `answer_schema`, or `verify_answer` refused or raised.
             RunConflict: Another driver has the run.
+            SpecDrift: Another process has moved the run on, to where the agents of this one do not fit.
         """
         driver = self._driver
         answers, chosen = answers_given(answer), policy_given(policy)
@@ -257,6 +261,7 @@ class Runtime(Reading[OutputT]):
 
         Raises:
             RunConflict: Another driver has the run.
+            SpecDrift: As `resume`.
             UsageError: This runtime is at work on it, or the run was never started.
         """
         driver = self._driver

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextvars import copy_context
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
@@ -103,7 +104,7 @@ async def perform_limit(driver: Driver, effect: AskLimit, before: int) -> i.Inpu
             spent=Decimal(effect.spent),
             handle=effect.handle,
         )
-        value: object = ask(info)
+        value: object = copy_context().run(ask, info)
         if inspect.isawaitable(value):
             value = await InContext(_awaited, value)
         match value:

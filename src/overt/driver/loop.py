@@ -82,8 +82,12 @@ class Driver(Intake):
         self.gate: Gate = Gate(crew.max_concurrent_turns)
         self.shown: dict[str, Shown] = {}
         """What the model of each handle has been shown."""
-        self.drift: str | None = None
-        """The plan this process was given, until it is known to be the recorded one."""
+        self.plan: str = ""
+        """The plan this process was given."""
+        self.fits: Callable[[Tree], None] | None = None
+        """Raises where the code of this process cannot carry on what is open."""
+        self.drift: bool = False
+        """Whether the recorded plan may be another."""
         self.pause: Callable[[], Awaitable[None]] = checkpoint
         """A cancellation point that lets others run."""
         self._group: TaskGroup | None = None
@@ -163,6 +167,7 @@ class Driver(Intake):
 
         Raises:
             RunConflict: Another driver has it.
+            SpecDrift: What another process has done with the run does not fit the code of this one.
         """
         if self.broken is not None:
             raise store_error(self.broken)
@@ -175,13 +180,26 @@ class Driver(Intake):
                 self.catching_up = True
                 self._tell(self.log[known:])
                 self.catching_up = False
+            if len(self.log) != known:
+                # Whoever moved it on may have had other agents, and other rules for them.
+                self.drift = True
+            if self.drift:
+                await self._check_fit()
             self._keep()
             self._next = self.tree.next_effect
             if self.tree.root.active:
                 await self.step(i.TakeOver())
-            if self.drift is not None:
-                drift, self.drift = self.drift, None
-                await self.step(i.Drift(drift))
+            if self.drift:
+                self.drift = False
+                await self.step(i.Drift(self.plan))
+
+    async def _check_fit(self) -> None:
+        try:
+            if self.fits is not None:
+                self.fits(self.tree)
+        except BaseException:
+            await self.tenure.give_up(self.tree.run_id)
+            raise
 
     async def release(self) -> None:
         """Give the claim up, if it is held."""

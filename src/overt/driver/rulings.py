@@ -200,7 +200,7 @@ async def perform_checks(driver: Driver, effect: CheckCalls, before: int) -> i.I
     member = driver.crew.members.get(node.agent)
     allow = f.RulingSpec("allow")
     if member is None:
-        return i.ChecksRuled(effect.id, tuple(allow for _ in effect.calls))
+        return i.ChecksRuled(effect.id, tuple(_nobody(node) for _ in effect.calls))
     calls = [ToCheck(c.id, c.name, c.run_args, not c.seen) for c in (wake.by_id[id] for id in effect.calls)]
     try:
         rulings = await rule_calls(driver, member, node, wake.turns, calls, before)
@@ -209,15 +209,19 @@ async def perform_checks(driver: Driver, effect: CheckCalls, before: int) -> i.I
     return i.ChecksRuled(effect.id, tuple(allow if ruling is None else ruling for ruling in rulings))
 
 
+def _nobody(node: Node) -> f.RulingSpec:
+    return f.RulingSpec("deny", f"no agent {node.agent!r} was given, and so none of its rules")
+
+
 async def perform_text(driver: Driver, effect: CheckText, before: int) -> i.Input:
     """Ask guardrails about the prompt of a wake or its final answer."""
     node = driver.tree.nodes[effect.handle]
     wake = node.wake
     assert wake is not None
     member = driver.crew.members.get(node.agent)
-    rules: Sequence[Rule] = ()
-    if member is not None:
-        rules = member.prompt_guards if effect.what == "prompt" else member.output_guards
+    if member is None:
+        return i.TextRuled(effect.id, _nobody(node))
+    rules = member.prompt_guards if effect.what == "prompt" else member.output_guards
     asked: list[tuple[Rule, object]] = []
     run_id, deps = driver.tree.run_id, driver.crew.deps
     text = (
@@ -231,8 +235,11 @@ async def perform_text(driver: Driver, effect: CheckText, before: int) -> i.Inpu
             if effect.what == "prompt":
                 event = PromptEvent(run_id=run_id, handle=node.id, agent=node.agent, prompt=text, deps=deps)
             else:
-                assert member is not None
-                output = member.load(wake.output, wake.text)
+                try:
+                    output = member.load(wake.output, wake.text)
+                except (ValueError, TypeError) as error:
+                    unread = f"it cannot be read as the output type any more: {told(error)}"
+                    return i.TextRuled(effect.id, f.RulingSpec("deny", unread))
                 event = OutputEvent(
                     run_id=run_id, handle=node.id, agent=node.agent, text=text, output=output, deps=deps
                 )
