@@ -19,14 +19,10 @@ from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.effects import (
     AskHost,
-    AskLimit,
     CallModel,
     CallTool,
-    CheckCalls,
-    CheckText,
     Effect,
     Notify,
-    Verify,
 )
 from overt.core.tree import Tree
 from overt.driver.alarm import Alarm
@@ -354,19 +350,9 @@ class Driver(Intake):
             return perform_host(self, effect, before)
         if isinstance(effect, Notify):
             return perform_notify(self, effect, before)
-        return self._rule(effect, before)
+        from overt.driver.ruling import perform_rule  # loaded by the first run that has rules
 
-    def _rule(self, effect: CheckCalls | CheckText | AskLimit | Verify, before: int) -> Awaitable[i.Input]:
-        # Loaded by the first run that has rules.
-        from overt.driver import judging, rulings
-
-        if isinstance(effect, CheckCalls):
-            return rulings.perform_checks(self, effect, before)
-        if isinstance(effect, CheckText):
-            return rulings.perform_text(self, effect, before)
-        if isinstance(effect, AskLimit):
-            return judging.perform_limit(self, effect, before)
-        return judging.perform_verify(self, effect, before)
+        return perform_rule(self, effect, before)
 
     # ------------------------------------------------------------ being driven
 
