@@ -42,7 +42,7 @@ async def test_it_reaches_neither_a_tool_nor_the_host(where: str, waits: bool) -
         fields["completion"] = Completion(fn, max_attempts=1)
     elif where == "on_limit":
         fields["budget"] = Budget(max_turns=1)
-    options = {"on_limit": fn} if where == "on_limit" else {}
+    options: dict[str, Any] = {"on_limit": fn} if where == "on_limit" else {}
     result, _ = await agent(t, **fields).run("go", model=calling("t"), **options)
     assert result.status == "done"
     assert (seen, who.get()) == (["host"], "host")
