@@ -431,3 +431,17 @@ def test_what_a_rule_asks_is_recorded_once(at_once: bool) -> None:
     assert pending.prompt == "do this?"
     journal = repr([facts for _, facts in sim.log])
     assert (journal.count("read this?"), journal.count("do this?")) == (1, 1)
+
+
+@pytest.mark.parametrize("policy", ["rewind", "continue"])
+def test_arguments_that_were_shown_and_are_said_again_change_nothing(policy: str) -> None:
+    sim = begun(policy=policy, policed={"guards": ("g",)})
+    for attempt in (1, 2):
+        if attempt == 1 or policy == "rewind":
+            sim.reply("", call("t", '{"x":1}'))
+        sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ask(),)))
+        if attempt == 1:
+            sim.step(i.Deliver((i.AnswerSpec(sim.open_requests()[0], True, "{}", args='{"x":1}'),)))
+    sim.ret("t", "paid")
+    sim.reply("fin")
+    assert told(sim) == [("paid", {})]

@@ -150,7 +150,9 @@ def _ruled_by_answer(memory: Memory, call: Call, request: RequestState, fact: f.
     call.approved = call.seen = True
     data = None if fact.data is None else json.loads(fact.data)
     if fact.args is not None:
-        memory.edit = call.edit = fact.args
+        # The arguments that were shown, said again, change nothing.
+        if fact.args != call.run_args:
+            memory.edit = call.edit = fact.args
     elif isinstance(data, dict) and set(cast("dict[str, object]", data)) == {"output"}:
         output = cast("dict[str, object]", data)["output"]
         memory.reply = (
