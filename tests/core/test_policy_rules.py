@@ -445,3 +445,16 @@ def test_arguments_that_were_shown_and_are_said_again_change_nothing(policy: str
     sim.ret("t", "paid")
     sim.reply("fin")
     assert told(sim) == [("paid", {})]
+
+
+@pytest.mark.parametrize(
+    ("finish", "type"), [("refusal", "Refusal"), ("stop", "EmptyReply"), ("length", "Boom")]
+)
+def test_a_hook_that_failed_over_a_reply_that_is_none_is_told(finish: str, type: str) -> None:
+    sim = begun(root=f.Caps(max_tokens=100), on_limit=True)
+    sim.reply("", finish=finish, error=f.ErrorSpec("Boom", "in a hook", "hook"))
+    assert not sim.effects(AskLimit)
+    error = sim.result().error
+    assert error is not None
+    assert error.type == type
+    assert type == "Boom" or error.detail == "a hook failed over it: Boom: in a hook"

@@ -175,18 +175,19 @@ def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
     if inp.finish == "length":
         verdict = admit_model(d.tree, node)
         if isinstance(verdict, Stopped) and verdict.limit is Limit.MAX_TOKENS:
-            at_limit(d, node, wake, verdict)
+            if inp.error is not None:
+                fail(d, node, inp.error)
+            else:
+                at_limit(d, node, wake, verdict)
             return
+    # What a hook made of a reply that is none comes with it.
+    also = None if inp.error is None else f"a hook failed over it: {inp.error.type}: {inp.error.message}"
     if inp.finish in REPLY_ERRORS:
         type, message = REPLY_ERRORS[inp.finish]
-        fail(d, node, f.ErrorSpec(type, message, "model"), drop=True)
+        fail(d, node, f.ErrorSpec(type, message, "model", detail=also), drop=True)
     elif not calls and not inp.text.strip():
-        fail(
-            d,
-            node,
-            f.ErrorSpec("EmptyReply", "The model replied with neither text nor calls.", "model", True),
-            drop=True,
-        )
+        empty = "The model replied with neither text nor calls."
+        fail(d, node, f.ErrorSpec("EmptyReply", empty, "model", True, detail=also), drop=True)
     elif wake.final:
         if inp.error is not None:
             fail(d, node, inp.error)
