@@ -63,7 +63,8 @@ def decide(request: Request) -> Answer[object]:
 
 def outcomes(runtime: Runtime[str], handle: str) -> list[str]:
     """What the model was told of each call."""
-    return [message.text for message in runtime.transcript(handle) if message.role == "tool"]
+    told = [message.text for message in runtime.transcript(handle) if message.role == "tool"]
+    return [text.replace("\n", " ") for text in told]
 
 
 async def main() -> None:

@@ -7,7 +7,18 @@ from typing import Any
 import anyio
 import pytest
 
-from overt import Agent, Answer, Budget, ResumePolicy, Runtime, TaskResult, ToolContext, tool
+from overt import (
+    Agent,
+    Answer,
+    Budget,
+    Extend,
+    LimitInfo,
+    ResumePolicy,
+    Runtime,
+    TaskResult,
+    ToolContext,
+    tool,
+)
 from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.budget import remaining
@@ -256,3 +267,21 @@ def test_a_rewind_from_a_limit_stop_draws_what_it_enters_again() -> None:
     sim.answer()
     assert sim.effects(type(sim.tool("ask")))
     assert sim.node("root/a.1").own.tool_calls == 2
+
+
+async def test_it_ends_nothing_while_on_limit_is_asked_about_it() -> None:
+    clock = VirtualClock()
+    asked: list[LimitInfo] = []
+
+    async def on_limit(info: LimitInfo) -> Extend:
+        asked.append(info)
+        await clock.sleep(5)
+        return Extend(Budget(max_wall=100))
+
+    agent = Agent("a", does="x", budget=Budget(max_wall=10))
+    loop = agent.loop(model=thinker(clock, 12, "done"), clock=clock, on_limit=on_limit)
+    first = await driven(clock, loop.run("go"), 11)
+    assert (first.status, first.limit, asked) == ("incomplete", "maxWall", [])
+    second = await driven(clock, loop.run("again"), 3, 3, 13)
+    assert (second.status, len(asked)) == ("done", 1)
+    assert clock.sleepers == 0

@@ -23,6 +23,7 @@ from overt import (
     ToolOverride,
     tool,
 )
+from overt.errors import SpecDrift
 from overt.hooks import AfterTool
 from overt.stores import MemoryStore, SQLiteStore
 from overt.testing import MockModel, VirtualClock, call, say
@@ -48,7 +49,9 @@ async def test_a_question_binds_although_its_rule_is_gone(
     await store.close()
     world.own, world.house = [], []
     store = SQLiteStore(tmp_path / "runs.db")
-    runtime = await Runtime.open(world.worker(), "r", store=store)
+    with pytest.raises(SpecDrift, match=r"started with guardrails=.*give them again, or guardrails=\[\]"):
+        await Runtime.open(world.worker(), "r", store=store)
+    runtime = await Runtime.open(world.worker(), "r", store=store, guardrails=[])
     result = await runtime.recover()
     assert (result.status, world.ran) == (Status.PENDING, [])
     danger, safe = runtime.pendings()
@@ -268,3 +271,38 @@ async def test_a_rule_another_process_brings_holds_three_levels_down(
     result = await runtime.resume(yes(result))
     assert (result.status, ran) == (Status.DONE, [])
     assert tools_said(runtime.transcript("root/a.1/b.1/c.1")) == ["denied: no way"]
+
+
+@policies
+async def test_rules_hold_in_a_process_that_goes_on_where_one_without_them_was(policy: ResumePolicy) -> None:
+    world = World(
+        [call("approve")], [call("approve", what="that")], [call("danger")], own=[denying("danger")]
+    )
+    store = MemoryStore()
+    result, runtime = await world.worker().run("go", store=store, resume_policy=policy)
+    world.own = []
+    other = await Runtime.open(world.worker(), runtime.id, store=store)
+    result = await other.resume(yes(result))
+    assert result.status == "pending"
+    result = await runtime.resume(yes(result))
+    assert (result.status, world.ran) == (Status.DONE, [])
+
+
+async def test_a_process_whose_agents_no_longer_fit_learns_it_when_it_goes_on() -> None:
+    world = World([call("approve")], [call("more")], [call("approve", what="that")])
+    store = MemoryStore()
+    result, runtime = await world.worker().run("go", store=store)
+
+    @tool(name="more")
+    async def another() -> str:
+        return "more"
+
+    world.more["tools"] = [another]
+    other = await Runtime.open(world.worker(), runtime.id, store=store)
+    result = await other.resume(yes(result))
+    assert result.status == "pending"
+    for _ in range(2):
+        with pytest.raises(SpecDrift, match="tool 'more' of agent 'w' is gone"):
+            await runtime.resume(yes(result))
+    result = await other.resume(yes(result))
+    assert result.status == "done"

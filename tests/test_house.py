@@ -128,6 +128,7 @@ ANY_OF_USERS = {
     "overt.ToolContext.answer": "the latest answer, of whatever type",
     "overt.ToolContext.ask": "the implementation; its overloads say the type",
     "overt.all_todos_done": "the work of any agent",
+    "overt.require_approval": "arguments are compared, which JSON values that may be anything cannot be",
     "overt.output_is": "the work of any agent",
     "overt.events.ResultReady": "the result of any agent: the union of events has no parameter",
     "overt.tool": "the implementation; its overloads say the type",

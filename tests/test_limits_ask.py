@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import anyio
 import anyio.lowlevel
@@ -278,12 +278,17 @@ async def test_what_does_not_help_stops_after_one_question(case: Case, help_: st
     world.is_done(await rt.extend(Budget.model_validate({case.field: 900})))
 
 
-async def test_an_amount_that_is_too_small_stops_again() -> None:
+async def test_an_amount_that_is_too_small_is_asked_about_anew() -> None:
     world = World()
     asked = Asked(Suspend())
     result, rt = await world.run(CASES[1], on_limit=asked)
+    cap = int(asked.infos[0].cap)
+    before = first(result)
     result = await rt.resume(yes(result, 50))
-    assert (result.status, result.limit, len(asked.infos)) == ("incomplete", "maxTokens", 1)
+    again = first(result)
+    assert (again.id != before.id, [int(info.cap) for info in asked.infos]) == (True, [cap, cap + 50])
+    result = await rt.resume(no(again))
+    assert (result.status, result.limit) == ("incomplete", "maxTokens")
     world.is_done(await rt.extend(Budget(max_tokens=201)))
 
 
@@ -391,7 +396,7 @@ def pair(t: Any) -> Agent[None, str]:
 
 
 @both
-@pytest.mark.parametrize("order", ["together", "first the first", "first the second", "one refused"])
+@pytest.mark.parametrize("order", ["together", "enough for both", "the first", "the second", "refused"])
 async def test_two_that_wait_at_one_cap(policy: ResumePolicy, order: str) -> None:
     ran: list[str] = []
 
@@ -411,17 +416,20 @@ async def test_two_that_wait_at_one_cap(policy: ResumePolicy, order: str) -> Non
     told = ["child done", "child done"]
     if order == "together":
         result = await rt.resume([yes(two, 1), yes(one, 1)])
-    elif order == "one refused":
+    elif order == "enough for both":
         result = await rt.resume(yes(one, 90))
-        assert (result.status, result.pendings, ran) == ("pending", (two,), ["x"])
-        # Although there is enough for both by now.
-        result = await rt.resume(no(two))
-        told = ["child done", "[incomplete] Stopped at maxToolCalls (2) of root without a final answer."]
     else:
-        before, after = (one, two) if order == "first the first" else (two, one)
+        before, after = (two, one) if order == "the second" else (one, two)
         result = await rt.resume(yes(before, 1))
-        assert (result.status, result.pendings, ran) == ("pending", (after,), ["x"])
-        result = await rt.resume(yes(after, 1))
+        # The other question was about a cap of 2; it is taken back, and asked anew about the one of 3.
+        (again,) = result.pendings
+        assert (result.status, ran, again.path, again.id != after.id) == ("pending", ["x"], after.path, True)
+        assert again.data["limit"] == {**cast("Any", after.data["limit"]), "cap": 3, "spent": 3}
+        with pytest.raises(AlreadyAnswered):
+            await rt.resume(yes(after, 1))
+        result = await rt.resume(no(again) if order == "refused" else yes(again, 1))
+        if order == "refused":
+            told = ["child done", "[incomplete] Stopped at maxToolCalls (3) of root without a final answer."]
     assert (result.status, result.text) == ("done", "told")
     assert tools_said(rt.transcript("root/lead.1")) == told
     assert ran == ["x"] * told.count("child done")

@@ -128,8 +128,8 @@ async def test_a_result_it_gives_keeps_the_tool_from_being_entered(sync: bool, i
         (to(n=1, size=2), "ArgumentsInvalid", "size"),
         (to(n=float("nan")), "ArgumentsInvalid", "n"),
         (to(n=object()), "ArgumentsInvalid", "n"),
-        (lambda: ToolOverride(arguments=[1]), "UsageError", "arguments is a Mapping or None, not a list"),  # type: ignore[arg-type]  # wrong on purpose
-        (lambda: ToolOverride(result="text"), "UsageError", "result is a ToolResult or None, not a str"),  # type: ignore[arg-type]  # as above
+        (ToolOverride(arguments=[1]), "ArgumentsInvalid", "before_tool changed t"),  # type: ignore[arg-type]  # wrong on purpose
+        (ToolOverride(result="text"), "TypeError", "before_tool gave a result of type str"),  # type: ignore[arg-type]  # as above
         (ToolOverride(result=pending(kind="approval", prompt="?")), "UsageError", "only a tool can"),
         ("text", "TypeError", "returned str, not ToolOverride"),
         (ToolResult("x"), "TypeError", "returned ToolResult, not ToolOverride"),
@@ -142,9 +142,9 @@ async def test_what_it_may_not_give_fails_the_wake(
 ) -> None:
     if name == "after_tool" and kind == "ArgumentsInvalid":
         return  # it has no say in what has run
-    says = [given if callable(given) else lambda: given]
+    says = [given]
     world = World([call("t", n=1), call("t", n=2)], "done")
-    hooks = Hooks(**{name: made(lambda event: says.pop()() if says else None, sync)})
+    hooks = Hooks(**{name: made(lambda event: says.pop() if says else None, sync)})
     result, rt = await world.run(hooks=hooks)
     failed(result, kind, why.replace("before_tool", name))
     assert world.ran == ([] if name == "before_tool" else world.ran)

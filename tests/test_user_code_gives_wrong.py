@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import pytest
+from pydantic import AfterValidator
 
 from overt import (
     Agent,
+    Allow,
     Ask,
     BeforeLLM,
     Budget,
@@ -86,12 +88,15 @@ async def test_a_ruling_that_is_not_made_as_its_base_denies(field: str, waits: b
 
 @pytest.mark.parametrize("field", ["before_tool", "after_tool"])
 async def test_a_text_where_a_hook_gives_a_result(field: str) -> None:
-    wrong: Any = ToolOverride(result="harmless")  # type: ignore[arg-type]  # the mistake
-    hooks: Any = Hooks(**{field: lambda _: wrong})
+    def wrong(event: object) -> ToolOverride:
+        return ToolOverride(result="harmless")  # type: ignore[arg-type]  # the mistake
+
+    given: dict[str, Any] = {field: wrong}
+    hooks = Hooks(**given)
     result, rt = await worker().run("go", hooks=hooks)
     assert result.error is not None
     assert (result.error.type, result.error.source) == ("TypeError", "hook")
-    assert result.error.message == f"{field} gave a result of type str, not a ToolResult"
+    assert "ToolResult" in result.error.message
     assert (await rt.recover()).status in ("error", "done")
     assert ran == (["danger"] if field == "after_tool" else [])
 
@@ -179,3 +184,27 @@ async def test_a_rule_that_stays_right_sees_no_difference() -> None:
 
     result, rt = await worker().run("go", guardrails=[rule])
     assert [m.text for m in rt.transcript(result.handle) if m.role == "tool"] == ["denied: no"]
+
+
+async def test_a_type_that_changes_its_mind_is_a_denial_where_a_rule_would_look() -> None:
+    moods: list[bool] = []
+
+    def mood(value: int) -> int:
+        if not moods.pop():
+            raise ValueError("not today")
+        return value
+
+    agent = Agent(
+        "a",
+        does="works",
+        output_type=Annotated[int, AfterValidator(mood)],
+        output_guardrails=[lambda event: Allow()],
+        model=MockModel([call("final_result", value=3)]),
+    )
+    moods[:] = [*[False] * 20, *[True] * 4]  # the answer is read four times before it is recorded
+    result, runtime = await agent.run("go")
+    assert result.error is not None
+    assert result.error.type == "GuardrailDenied"
+    assert "cannot be read as the output type any more" in result.error.message
+    moods[:] = [True] * 20
+    assert (await runtime.recover()).output == 3

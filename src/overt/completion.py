@@ -28,12 +28,18 @@ class Attempt(Generic[OutputT]):
             order the calls were made and with the arguments that ran. Delegations are calls of `task`. Calls that were
             denied, declined, invalid or not run are not in it.
         number: The gate's round, from 1.
+        run_id: The run.
+        handle: Id of the handle whose work it is.
+        deps: What the host gave the run as `deps`, the object itself; `None` without.
     """
 
     text: str
     output: OutputT | None
     tool_calls: Sequence[tuple[ToolCall, ToolResult]]
     number: int
+    run_id: str = ""
+    handle: str = ""
+    deps: object = None
 
 
 class Completion:
@@ -41,11 +47,13 @@ class Completion:
 
     The reason goes into the same transcript, so that the agent sees its own work beside it. After `max_attempts`
     failing rounds the wake is `incomplete` with limit `completion`. Rounds count towards `max_turns` and every other
-    cap. A stop of another kind is never judged. A replay of the wake starts the rounds anew.
+    cap. A stop of another kind is never judged. A replay of the wake starts the rounds anew. A verdict is durable; a
+    verifier that was cut off, by a crash or a cancellation, is asked again for the same round.
 
     Attributes:
-        verify: Told the `Attempt`; returns whether it will do, and why not. One that raises ends the wake as `error`,
-            source `completion`; that is no failed verdict, and `recover` asks it again.
+        verify: Told the `Attempt`; returns whether it will do, and why not. A plain function runs in a worker thread.
+            One that raises ends the wake as `error`, source `completion`; that is no failed verdict, and `recover` asks
+            it again.
         max_attempts: Rounds, at least 1.
     """
 

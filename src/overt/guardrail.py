@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from pydantic import JsonValue
 from typing_extensions import TypeForm
 
 from overt._question import make_question
@@ -106,12 +105,14 @@ class GuardrailEvent:
         handle: Id of the calling handle.
         agent: Name of the calling agent.
         call: The call with its validated arguments; a copy.
+        deps: What the host gave the run as `deps`, the object itself; `None` without.
     """
 
     run_id: str
     handle: str
     agent: str
     call: ToolCall
+    deps: object = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,12 +124,14 @@ class PromptEvent:
         handle: Id of the handle it is for.
         agent: Name of its agent.
         prompt: The user message: the prompt and the drained inbox.
+        deps: What the host gave the run as `deps`, the object itself; `None` without.
     """
 
     run_id: str
     handle: str
     agent: str
     prompt: str
+    deps: object = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +144,7 @@ class OutputEvent:
         agent: Name of its agent.
         text: The final text; of typed output its JSON.
         output: The output as the declared type; the text itself for `str`.
+        deps: What the host gave the run as `deps`, the object itself; `None` without.
     """
 
     run_id: str
@@ -148,16 +152,19 @@ class OutputEvent:
     agent: str
     text: str
     output: object
+    deps: object = None
 
 
 Guardrail: TypeAlias = Callable[[GuardrailEvent], Ruling | Awaitable[Ruling]]
 """Rules on calls. One that raises, returns anything else or takes too long denies.
 
 A plain function runs on the event loop, before anything of the batch is entered: keep it short. One that waits for
-something is an `async def`.
+something is an `async def`. It is asked before each entry: again after an answer, in every attempt, and by whoever goes
+on with a run that was cut off while it was asked. What it said is durable, what it did outside is its own.
 """
 PromptGuardrail: TypeAlias = Callable[[PromptEvent], Ruling | Awaitable[Ruling]]
-"""Rules on a prompt, before the first model call. A denied prompt ends the wake as `error`, type `GuardrailDenied`."""
+"""Rules on a prompt, before the first model call of each attempt. A denied prompt ends the wake as `error`, type
+`GuardrailDenied`."""
 OutputGuardrail: TypeAlias = Callable[[OutputEvent], Ruling | Awaitable[Ruling]]
 """Rules on a final answer. A denied one ends the wake as `error`, type `GuardrailDenied`."""
 
@@ -167,11 +174,9 @@ class _RequireApproval:
 
     __slots__ = ("tools", "when")
 
-    def __init__(
-        self, tools: tuple[str, ...], when: Callable[[Mapping[str, JsonValue]], bool] | None
-    ) -> None:
+    def __init__(self, tools: tuple[str, ...], when: Callable[[Mapping[str, Any]], bool] | None) -> None:
         self.tools: tuple[str, ...] = tools
-        self.when: Callable[[Mapping[str, JsonValue]], bool] | None = when
+        self.when: Callable[[Mapping[str, Any]], bool] | None = when
 
     @property
     def __name__(self) -> str:
@@ -191,7 +196,7 @@ class _RequireApproval:
         return Ask(f"Allow {call.name}({listed})?")
 
 
-def require_approval(*tools: str, when: Callable[[Mapping[str, JsonValue]], bool] | None = None) -> Guardrail:
+def require_approval(*tools: str, when: Callable[[Mapping[str, Any]], bool] | None = None) -> Guardrail:
     """Return a guardrail that asks before a tool is entered.
 
     Args:

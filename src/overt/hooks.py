@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
 from overt._frozen import Frozen
-from overt.errors import DefinitionError, UsageError
+from overt.errors import DefinitionError
 from overt.message import Message, ModelResponse, ToolCall, Usage
 from overt.tool import AnyTool, ToolResult
 
@@ -31,7 +31,8 @@ class BeforeLLM:
         handle: Id of the asking handle.
         turn: Which turn of the attempt it will be, from 1.
         model: The model's name.
-        messages: The transcript without the agent's instructions, which are put before it at every turn. Copies.
+        messages: The transcript without the agent's instructions, which are put before it at every turn. Copies: one
+            that is changed in place counts only where it is given back.
         tools: The tools offered this turn, in order.
     """
 
@@ -99,7 +100,7 @@ class LLMOverride:
         messages: The transcript from here on, in place of the one there is; `None` leaves it. It is recorded, every
             later turn goes on from it, and a wake that parks still rewinds to the full one. A call without its result,
             a result without its call, or no message at all ends the wake before anything is sent: `error`, source
-            `hook`. Give other messages in place of those you change: what is done to one in place is not recorded.
+            `hook`. One that was changed in place counts as another.
         tools: Which of the offered tools are offered in this one call; `None` leaves them.
     """
 
@@ -121,14 +122,6 @@ class ToolOverride:
     result: ToolResult | None = None
     arguments: Mapping[str, object] | None = None
 
-    def __post_init__(self) -> None:
-        for name, kind in (("result", ToolResult), ("arguments", Mapping)):
-            given = getattr(self, name)
-            if given is not None and not isinstance(given, kind):
-                raise UsageError(
-                    f"ToolOverride: {name} is a {kind.__name__} or None, not a {type(given).__name__}"
-                )
-
 
 BeforeLLMHook: TypeAlias = Callable[[BeforeLLM], LLMOverride | Awaitable[LLMOverride | None] | None]
 AfterLLMHook: TypeAlias = Callable[[AfterLLM], Awaitable[None] | None]
@@ -143,6 +136,10 @@ class Hooks:
     An agent's hooks replace the run's field by field. A hook that raises or returns something else ends the wake as
     `error`, source `hook`; what was bought or run before is recorded, and `recover` goes on from there. Plain functions
     run on the event loop: keep them short.
+
+    What a hook changes is durable with the call it changes. A call that was cut off, by a crash or a cancellation, is
+    made again by whoever goes on, and its hooks are called again; so are those of everything a replay repeats. What a
+    hook does outside has to bear that.
 
     Attributes:
         before_llm: Before each model call; may replace the transcript and narrow the tools.

@@ -139,6 +139,11 @@ class Loop(Generic[OutputT]):
                 else:
                     driver.models.pop(handle, None)
                 if isinstance(error, Refused):
+                    if driver.tree.root.live and driver.cut():
+                        raise UsageError(
+                            f"loop {runtime.id} was cut off in the middle of a prompt: recover() goes on with it, "
+                            "runtime.interrupt() drops it"
+                        ) from None
                     raise UsageError(at_work) from None
                 raise
 

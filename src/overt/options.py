@@ -59,7 +59,9 @@ class Options(TypedDict, Generic[DepsT], total=False):
     """Asked before an answer is accepted; false refuses it, and so does an exception."""
     on_limit: Callable[[LimitInfo], LimitDecision | Awaitable[LimitDecision]]
     """Asked where a cap is spent, before the call or batch that does not fit. Left out: stop. Not asked where
-    `max_wall` runs out in the middle of a call, which ends the call, nor about the rounds of a completion gate."""
+    `max_wall` runs out in the middle of a call, which ends the call, nor about the rounds of a completion gate. While
+    it is asked about `max_wall`, that ends nothing. Whoever goes on with a run that was cut off meanwhile asks it
+    again."""
     hooks: Hooks
     """Functions around the model calls and tools of every agent; an agent's own replace them one by one."""
     on_metric: Callable[[MetricEvent], None]

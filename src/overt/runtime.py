@@ -87,8 +87,11 @@ class Runtime(Reading[OutputT]):
             log=log,
         )
         self._first = first
-        if first is None and tree.plan.dump() != plan_text:
-            self._driver.drift = plan_text
+        self._driver.plan = plan_text
+        self._driver.fits = partial(
+            check_drift, crew=self._driver.crew, entry=agent.name, given=frozenset(options)
+        )
+        self._driver.drift = first is None and tree.plan.dump() != plan_text
 
     @classmethod
     async def open(
@@ -110,7 +113,8 @@ class Runtime(Reading[OutputT]):
         Raises:
             UsageError: `store` is missing or no store, or an option is wrong.
             RunNotFound: The store has no such run; names the file.
-            SpecDrift: The agent no longer fits the stored run; says what changed.
+            SpecDrift: The agent no longer fits the stored run; says what changed. So do guardrails of the run that
+                are not given again: an empty list goes on without them.
             JournalCorrupt: The journal is damaged; names run and position.
             UnsupportedSchema: A newer release wrote it.
         """
@@ -122,7 +126,7 @@ class Runtime(Reading[OutputT]):
         tree, log = await load(store, run_id)
         runtime = cast("Runtime[T]", cls.__new__(cls))
         runtime._prepare(cast("Agent[Any, Any]", agent), given, tree, log)
-        check_drift(tree, runtime._driver.crew, agent.name)
+        check_drift(tree, runtime._driver.crew, agent.name, frozenset(given))
         await runtime._expire()
         return runtime
 
@@ -208,6 +212,7 @@ class Runtime(Reading[OutputT]):
             RequestExpired: It expired; `recover` goes on with that.
             InvalidAnswer: The data does not fit `answer_schema`, or `verify_answer` refused or raised.
             RunConflict: Another driver has the run.
+            SpecDrift: Another process has moved the run on, to where the agents of this one do not fit.
         """
         driver = self._driver
         answers, chosen = answers_given(answer), policy_given(policy)
@@ -256,6 +261,7 @@ class Runtime(Reading[OutputT]):
 
         Raises:
             RunConflict: Another driver has the run.
+            SpecDrift: As `resume`.
             UsageError: This runtime is at work on it, or the run was never started.
         """
         driver = self._driver

@@ -371,6 +371,7 @@ class GuardrailEvent:
     handle: str
     agent: str
     call: ToolCall
+    deps: object = None
 
 @dataclass(frozen=True, kw_only=True)
 class PromptEvent:
@@ -378,6 +379,7 @@ class PromptEvent:
     handle: str
     agent: str
     prompt: str
+    deps: object = None
 
 @dataclass(frozen=True, kw_only=True)
 class OutputEvent:
@@ -386,14 +388,13 @@ class OutputEvent:
     agent: str
     text: str
     output: object
+    deps: object = None
 
 Guardrail = Callable[[GuardrailEvent], Ruling | Awaitable[Ruling]]
 PromptGuardrail = Callable[[PromptEvent], Ruling | Awaitable[Ruling]]
 OutputGuardrail = Callable[[OutputEvent], Ruling | Awaitable[Ruling]]
 
-def require_approval(
-    *tools: str, when: Callable[[Mapping[str, JsonValue]], bool] | None = None
-) -> Guardrail: ...
+def require_approval(*tools: str, when: Callable[[Mapping[str, Any]], bool] | None = None) -> Guardrail: ...
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt(Generic[OutputT]):
@@ -401,6 +402,9 @@ class Attempt(Generic[OutputT]):
     output: OutputT | None
     tool_calls: Sequence[tuple[ToolCall, ToolResult]]
     number: int
+    run_id: str = ""
+    handle: str = ""
+    deps: object = None
 
 class Completion:
     verify: Callable[[Attempt[Any]], tuple[bool, str] | Awaitable[tuple[bool, str]]]
@@ -579,8 +583,6 @@ class LLMOverride:
 class ToolOverride:
     result: ToolResult | None = None
     arguments: Mapping[str, object] | None = None
-
-    def __post_init__(self) -> None: ...
 
 @dataclass(frozen=True, kw_only=True)
 class Hooks:

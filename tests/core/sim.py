@@ -13,7 +13,7 @@ from overt.core import inputs as i
 from overt.core.apply import apply_all
 from overt.core.budget import slots
 from overt.core.decide import decide
-from overt.core.effects import AskHost, CallModel, CallTool
+from overt.core.effects import AskHost, CallModel, CallTool, Notify
 from overt.core.plan import AgentPlan, Plan
 from overt.core.render import committed
 from overt.core.tree import Call, CallState, Node, Tree
@@ -53,6 +53,8 @@ class Sim:
         self.policed_to = 0
         self.cleared: set[tuple[str, str]] = set()
         self.declined: set[str] = set()
+        self.unanswered: set[str] = set()
+        self.agreed_texts: set[tuple[str, str]] = set()
         self.asked_about: dict[int, tuple[str, ...]] = {}
         self.call_seq: dict[str, int] = {}
         self.step(i.Open("run", agent, policy, plan.dump()))
@@ -299,22 +301,54 @@ def _check_policed(sim: Sim) -> None:
                 if fact.ruled:
                     for call, spec in zip(calls, fact.calls, strict=True):
                         _rule(sim, fact.handle, call, spec.ruling or f.RulingSpec("allow"))
-            elif isinstance(fact, (f.CallEntered, f.Delegated)) and tree.nodes[fact.handle].checks:
-                assert (fact.handle, fact.call) in sim.cleared, f"entered without a ruling: {fact}"
+            elif isinstance(fact, f.CallAsked) and fact.guard:
+                sim.unanswered.add(tree.requests[fact.request].key)
+            elif isinstance(fact, (f.CallEntered, f.Delegated)):
+                if tree.nodes[fact.handle].checks:
+                    assert (fact.handle, fact.call) in sim.cleared, f"entered without a ruling: {fact}"
                 sim.cleared.discard((fact.handle, fact.call))
+                key = _key_of(sim, fact)
+                assert key not in sim.unanswered, f"entered unanswered: {fact}"
             elif isinstance(fact, f.AnswerGiven):
                 request = tree.requests[fact.request]
                 sim.cleared.discard((fact.handle, request.call))
-                if request.guard and not fact.ok:
-                    sim.declined.add(request.key)
+                if request.guard:
+                    sim.unanswered.discard(request.key)
+                    if not fact.ok:
+                        sim.declined.add(request.key)
             elif isinstance(fact, f.CallDenied):
                 sim.cleared.discard((fact.handle, fact.call))
+            _check_judged(sim, fact)
     for node in tree.nodes.values():
         for c in (node.wake.batch or ()) if node.wake is not None else ():
             assert not (c.key in sim.declined and c.state == CallState.ENTERED), (
                 f"entered although declined: {c.id}"
             )
     sim.policed_to = len(sim.log)
+
+
+def _key_of(sim: Sim, fact: f.CallEntered | f.Delegated) -> str | None:
+    wake = sim.tree.nodes[fact.handle].wake
+    call = None if wake is None else wake.by_id.get(fact.call)
+    return None if call is None else call.key
+
+
+def _check_judged(sim: Sim, fact: f.Fact) -> None:
+    """A final answer is a result only once whoever judges it has let this very one pass."""
+    if isinstance(fact, (f.ModelReplied, f.Rewound)):
+        sim.agreed_texts -= {(fact.handle, "output"), (fact.handle, "gate")}
+    elif isinstance(fact, f.TextChecked):
+        if fact.ruling.ruling in ("allow", "approved"):
+            sim.agreed_texts.add((fact.handle, fact.what))
+        else:
+            sim.agreed_texts.discard((fact.handle, fact.what))
+    elif isinstance(fact, f.Judged) and fact.ok:
+        sim.agreed_texts.add((fact.handle, "gate"))
+    elif isinstance(fact, f.WakeSettled) and fact.status == "done":
+        plan = sim.tree.nodes[fact.handle].plan
+        assert plan is not None
+        for what, judges in (("output", bool(plan.output_guards)), ("gate", plan.gate is not None)):
+            assert not judges or (fact.handle, what) in sim.agreed_texts, f"done unjudged by {what}: {fact}"
 
 
 def last_calls(sim: Sim, fact: f.ModelReplied) -> list[str]:
@@ -361,9 +395,9 @@ def _check_wake(sim: Sim, node: Node) -> None:
         cut = any(n.wake is not None and n.wake.cut for n in node.below())
         assert node.open_requests or node.live or can_go or cut, f"{node.id} is suspended without a way out"
     if wake is not None and wake.status is not None:
-        assert not [e for e in tree.open.values() if e.handle == node.id and e.id in wake.effects], (
-            "effects of a settled wake"
-        )
+        # Of a doubt about a wake that was cut off `on_pending` is told at once.
+        left = [e for e in tree.open.values() if e.handle == node.id and e.id in wake.effects]
+        assert all(wake.cut and isinstance(e, Notify) for e in left), "effects of a settled wake"
     _check_balanced(committed(tree, node, wake), node.id)
 
 

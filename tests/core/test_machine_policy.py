@@ -12,6 +12,7 @@ from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.budget import turn_cap
 from overt.core.effects import AskLimit, CallModel, CallTool, CheckCalls, CheckText, Verify
+from overt.core.plan import Plan
 from tests.core.sim import Sim, call, plan
 from tests.core.test_machine import Machine, calls, caps, small
 
@@ -76,10 +77,15 @@ class PolicedMachine(Machine):
             "typed": typed,
             "delegates": delegates,
         }
-        made = plan(
-            caps={"a": a}, root=root, hosted=hosted, policed=policed, on_limit=on_limit, on_pending=True
-        )
-        self.sim = Sim(made, policy=policy)
+        self.declared: dict[str, Any] = {
+            "caps": {"a": a},
+            "root": root,
+            "hosted": hosted,
+            "on_limit": on_limit,
+            "on_pending": True,
+        }
+        self.policed: dict[str, Any] = policed
+        self.sim = Sim(self.made(**policed), policy=policy)
         self.sim.begin(closes=closes)
 
     def step(self, inp: i.Input) -> None:
@@ -114,6 +120,27 @@ class PolicedMachine(Machine):
                         assert not any(ok for ok, _, _ in verdicts[:-1]), "judged on past a pass"
                 case _:
                     pass
+
+    def made(self, **policed: Any) -> Plan:
+        return plan(**{k: dict(v) if k == "caps" else v for k, v in self.declared.items()}, policed=policed)
+
+    @rule(
+        guards=st.sampled_from([(), ("g",), ("h",)]),
+        texts=st.sampled_from([(), ("o",)]),
+        gate=st.sampled_from([None, 2]),
+        seldom=st.integers(0, 3),
+    )
+    def another_process(
+        self, guards: tuple[str, ...], texts: tuple[str, ...], gate: int | None, seldom: int
+    ) -> None:
+        """The run is opened with other rules, parked or after a crash."""
+        if seldom:
+            return
+        self.sim.crash()
+        policed = {**self.policed, "guards": guards, "output_guards": texts, "gate": gate}
+        self.step(i.Drift(self.made(**policed).dump()))
+        if self.sim.tree.open:
+            self.step(i.Recover())
 
     @precondition(lambda self: self.sim.effects(CallModel))
     @rule(

@@ -413,3 +413,35 @@ def test_an_approval_before_a_stop_is_held_against_the_question_after_a_rewind_t
     sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ask("another?"), ALLOW)))
     (request,) = [r for r in sim.tree.requests.values() if r.status == "open"]
     assert (request.question.prompt, request.diverged) == ("another?", True)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_what_a_rule_asks_is_recorded_once(at_once: bool) -> None:
+    sim = begun(policed={"guards": ("g",), "prompt_guards": ("p",)})
+    text_ruled(sim, ask("read this?"))
+    sim.answer(policy="continue")
+    text_ruled(sim, ask("read this?"))
+    if at_once:
+        sim.reply("", call("t")._replace(ruling=ask("do this?")), ruled=True)
+    else:
+        sim.reply("", call("t"))
+        sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ask("do this?"),)))
+    pending = sim.result().pending
+    assert pending is not None
+    assert pending.prompt == "do this?"
+    journal = repr([facts for _, facts in sim.log])
+    assert (journal.count("read this?"), journal.count("do this?")) == (1, 1)
+
+
+@pytest.mark.parametrize("policy", ["rewind", "continue"])
+def test_arguments_that_were_shown_and_are_said_again_change_nothing(policy: str) -> None:
+    sim = begun(policy=policy, policed={"guards": ("g",)})
+    for attempt in (1, 2):
+        if attempt == 1 or policy == "rewind":
+            sim.reply("", call("t", '{"x":1}'))
+        sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ask(),)))
+        if attempt == 1:
+            sim.step(i.Deliver((i.AnswerSpec(sim.open_requests()[0], True, "{}", args='{"x":1}'),)))
+    sim.ret("t", "paid")
+    sim.reply("fin")
+    assert told(sim) == [("paid", {})]

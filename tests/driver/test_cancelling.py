@@ -10,7 +10,20 @@ from typing import Any
 import anyio
 import pytest
 
-from overt import Agent, Answer, Request, Runtime, ToolContext, pending, tool
+from overt import (
+    Agent,
+    Allow,
+    Answer,
+    Budget,
+    Completion,
+    Extend,
+    Hooks,
+    Request,
+    Runtime,
+    ToolContext,
+    pending,
+    tool,
+)
 from overt.message import ModelRequest
 from overt.stores import MemoryStore
 from overt.testing import MockModel, call, say
@@ -112,6 +125,34 @@ def in_wait_for(stage: Stage) -> tuple[Agent, dict[str, Any]]:
     return agent(asking()), {"model": calling("asks"), "wait_for": wait_for}
 
 
+def at(where: str, value: Any = None, *, times: int = 1) -> Callable[[Stage], tuple[Agent, dict[str, Any]]]:
+    """Return a place inside a rule, hook, verifier or policy: it stands still, and says `value` when it may go on."""
+
+    def place(stage: Stage) -> tuple[Agent, dict[str, Any]]:
+        async def stands(_: Any) -> Any:
+            await stage.stop()
+            return value
+
+        @tool
+        async def t() -> str:
+            return "t"
+
+        options: dict[str, Any] = {"model": calling("t")}
+        if where == "on_limit":
+            return agent(t, budget=Budget(max_turns=1)), {**options, "on_limit": stands}
+        if where == "completion":
+            return agent(t, completion=Completion(stands, max_attempts=2)), options
+        if where in HOOKS:
+            return agent(t, hooks=Hooks(**{where: stands})), options
+        return agent(t, **{where: [stands] * times}), options
+
+    place.__name__ = f"in_{where}_{times}"
+    return place
+
+
+HOOKS = ("before_llm", "after_llm", "before_tool", "after_tool")
+
+
 async def by_scope(run: Callable[[], Awaitable[Any]], stage: Stage) -> None:
     async with anyio.create_task_group() as group:
 
@@ -171,6 +212,13 @@ PLACES = (
     in_sync_tool,
     in_child,
     in_wait_for,
+    at("guardrails", Allow()),
+    at("guardrails", Allow(), times=3),
+    at("input_guardrails", Allow(), times=2),
+    at("output_guardrails", Allow(), times=2),
+    at("completion", (True, "good")),
+    at("on_limit", Extend(Budget(max_turns=9))),
+    *map(at, HOOKS),
 )
 
 

@@ -216,7 +216,7 @@ async def live(world: World) -> None:
             return
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(plan=plans)
 def test_nothing_runs_that_a_rule_denies_or_nobody_agreed_to(plan: Plan) -> None:
     world = World(plan)

@@ -99,13 +99,14 @@ def test_cancel_and_recover(play: Play) -> None:
 
 
 def test_approve_refunds(play: Play) -> None:
+    changed = '{"amount":200.0,"order":"A-1002"}'
     assert play("approve_refunds").splitlines() == [
         "Allow refund(amount=250.0, order='A-1002')? {'arguments': {'amount': 200, 'order': 'A-1002'}}",
         "Allow refund(amount=900.0, order='A-1003')? not without a manager",
         "done: Two orders are refunded, A-1003 is not.",
         "the model was told:",
         "  refunded 40.00 for A-1001",
-        "  refunded 200.00 for A-1002",
+        f"  [run with arguments changed by whoever approved it: {changed}] refunded 200.00 for A-1002",
         "  declined: not without a manager",
         "paid: A-1001 40.00, A-1002 200.00",
     ]

@@ -64,7 +64,9 @@ def test_a_guardrail_asks_three_levels_down_and_another_denies(printed: list[str
 
 def test_a_budget_suspends_and_nothing_is_bought_again(printed: list[str]) -> None:
     _, second, third = parts(printed)
-    at = second.index("desk.1: ASKS (budget): maxTokens of the run is spent: 600 of 600. How much more?")
+    at = second.index(
+        "desk.1: ASKS (budget): maxTokens of the run is spent: 600 of 600. root/desk.1 wants to go on. How much more?"
+    )
     assert second[at + 1] == "desk.1: ANSWERED by ada: 500"
     replies = [line for line in (*second, *third) if ": writes: " in line or ": calls " in line]
     # The second letter was cut off, and is the only reply that comes again.

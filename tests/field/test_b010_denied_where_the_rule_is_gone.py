@@ -22,6 +22,7 @@ from overt import (
     ToolOverride,
     tool,
 )
+from overt.errors import SpecDrift
 from overt.hooks import AfterTool, BeforeTool
 from overt.stores import SQLiteStore
 from overt.testing import MockModel, VirtualClock, call, say
@@ -82,7 +83,10 @@ async def test_a_denied_call_never_runs(policy: ResumePolicy, first: str, tmp_pa
 
     await clock.advance(86_400)
     store = SQLiteStore(tmp_path / "runs.db")
-    runtime = await Runtime.open(build(ran, shown, hooked=True), "r", store=store, clock=clock)
+    here = build(ran, shown, hooked=True)
+    with pytest.raises(SpecDrift, match="guardrails=rule"):
+        await Runtime.open(here, "r", store=store, clock=clock)
+    runtime = await Runtime.open(here, "r", store=store, clock=clock, guardrails=[])
     (request,) = runtime.pendings()
     assert request.data["call"] == {"tool": "delete", "arguments": {"everything": True}}
     result = await runtime.resume(Answer(id=request.id, ok=False, reason="not the archive", by="ann"))

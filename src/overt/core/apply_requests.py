@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from overt.core import facts as f
-from overt.core.apply_policy import go_past
+from overt.core.apply_policy import reopen_call
 from overt.core.effects import AskHost, Notify
 from overt.core.moves import (
     call_of,
@@ -132,11 +132,7 @@ def _wake_answered(tree: Tree, node: Node, wake: Wake, request: RequestState, fa
     wake.asks = None
     assert request.about is not None
     if request.about == "budget":
-        assert request.limit is not None
-        assert request.at is not None
-        if fact.ok:
-            cap = json.loads(request.question.data)["limit"]["cap"]
-            go_past(tree, wake, request.limit, request.at, str(cap))
+        _look_again(wake)
         return
     if fact.ok:
         wake.approvals = {**(wake.approvals or {}), request.about: request.id}
@@ -154,7 +150,9 @@ def _ruled_by_answer(memory: Memory, call: Call, request: RequestState, fact: f.
     call.approved = call.seen = True
     data = None if fact.data is None else json.loads(fact.data)
     if fact.args is not None:
-        memory.edit = call.edit = fact.args
+        # The arguments that were shown, said again, change nothing.
+        if fact.args != call.run_args:
+            memory.edit = call.edit = fact.args
     elif isinstance(data, dict) and set(cast("dict[str, object]", data)) == {"output"}:
         output = cast("dict[str, object]", data)["output"]
         memory.reply = (
@@ -196,11 +194,22 @@ def _resolve_doubt(wake: Wake, call: Call, request: RequestState, fact: f.Answer
         finish(wake, call, "" if output is None else text, outcome == "failed", None)
 
 
+def _look_again(wake: Wake) -> None:
+    """A cap the wake asked about has been raised; where it is spent all the same, it asks anew."""
+    wake.extended = None
+    wake.capped = True
+    for call in wake.batch or ():
+        if call.state == CallState.REFUSED:
+            reopen_call(call)
+
+
 def _request_cancelled(tree: Tree, fact: f.RequestCancelled) -> None:
     node, wake = wake_of(tree, fact.handle)
     _end_request(tree, node, wake, tree.requests[fact.request], "cancelled")
     if wake.asks == fact.request:
         wake.asks = None
+        if tree.requests[fact.request].about == "budget" and wake.status is None:
+            _look_again(wake)
 
 
 HANDLERS: dict[type, Callable[[Tree, Any], None]] = {

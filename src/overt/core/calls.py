@@ -7,7 +7,7 @@ from overt.core.admission import start
 from overt.core.budget import admit_tool, turn_cap, turn_stop
 from overt.core.delegation import refusal, target
 from overt.core.desk import Desk
-from overt.core.policing import ask_checks, settled_before, still_asked
+from overt.core.policing import ask_checks, settled_before
 from overt.core.replay import match_delegations
 from overt.core.tree import Call, CallState, Node, Wake
 from overt.result import Limit, State
@@ -40,9 +40,7 @@ def enter_new(d: Desk, node: Node, wake: Wake) -> None:
             continue
         if call.error is not None:
             d.emit(f.CallReturned(node.id, call.id, 0, call.error, True))
-        elif wake.memory[call.key].guard is not None and (
-            settled_before(d, node, wake, call) or still_asked(d, node, wake, call)
-        ):
+        elif wake.memory[call.key].guard is not None and settled_before(d, node, wake, call):
             continue
         elif call.task:
             _delegate(d, node, wake, call)

@@ -149,6 +149,8 @@ def interrupt(d: Desk, node: Node, *, reason: str | None = None) -> None:
             close_tree(d, child, "interrupted", reason=reason)
         else:
             interrupt(d, child, reason=reason)
+    if d.tree.nodes[node.id].state is State.CLOSED:
+        return  # with a child whose wake closes the tree
     if node.queued in ("wake", "reopen"):
         d.emit(f.WakeDropped(node.id, "interrupted"))
         if node.task_call is not None:

@@ -13,7 +13,7 @@ from overt.core.effects import AskLimit
 from overt.core.ending import fail, stop
 from overt.core.inputs import AnswerSpec, LimitRuled
 from overt.core.recovery import check_raise
-from overt.core.suspension import ask_of_wake
+from overt.core.suspension import ask_of_wake, look_again
 from overt.core.tree import Node, RequestState, Tree, Wake
 from overt.errors import UsageError
 from overt.result import Limit
@@ -80,6 +80,7 @@ def limit_ruled(d: Desk, inp: LimitRuled, node: Node, wake: Wake, asked: AskLimi
     limit = Limit(asked.limit)
     if inp.decision == "extend" and caps is not None:
         d.emit(f.BudgetRaised(target.id, caps))
+        look_again(d, target, limit)
     elif inp.decision == "suspend":
         question = _question(asked, limit, inp.prompt)
         ask_of_wake(d, node, wake, "budget", question, limit=asked.limit, at=asked.at)
@@ -116,7 +117,8 @@ def _question(asked: AskLimit, limit: Limit, prompt: str | None) -> f.Question:
     }
     unit = {Limit.MAX_WALL: " seconds", Limit.MAX_COST: " USD"}.get(limit, "")
     whose = "the run" if asked.at == "root" else asked.at
-    text = prompt or f"{limit} of {whose} is spent: {asked.spent} of {asked.cap}{unit}. How much more?"
+    wants = "" if asked.at == asked.handle else f" {asked.handle} wants to go on."
+    text = prompt or f"{limit} of {whose} is spent: {asked.spent} of {asked.cap}{unit}.{wants} How much more?"
     kind = "integer" if limit in WHOLE else "number"
     schema = {"type": kind, "exclusiveMinimum": 0, "maximum": 1e9 if kind == "number" else 10**15}
     return f.Question("budget", text, None, _text(data), _text(schema))
@@ -161,3 +163,6 @@ def budget_answered(d: Desk, request: RequestState, answer: AnswerSpec) -> None:
     else:
         caps = {name: int(str(present)) + int(more)}
     d.emit(f.BudgetRaised(node.id, f.Caps(**caps)))
+    # Who was answered for goes first.
+    d.touch(d.tree.nodes[request.handle])
+    look_again(d, node, limit)

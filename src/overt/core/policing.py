@@ -19,8 +19,8 @@ __all__ = (
     "checks_ruled",
     "denied_text",
     "settled_before",
-    "still_asked",
     "text_ruled",
+    "unasked",
 )
 
 
@@ -43,26 +43,17 @@ def settled_before(d: Desk, node: Node, wake: Wake, call: Call) -> bool:
         return True
     asked = None if memory.guard is None else d.tree.requests[memory.guard]
     if asked is not None and asked.status == "cancelled":
-        ask_of_guard(d, node, wake, call, asked.question, diverged=False)
+        ask_of_guard(d, node, wake, call, _about(asked.question, call), diverged=False)
         return True
     return False
 
 
-def still_asked(d: Desk, node: Node, wake: Wake, call: Call) -> bool:
-    """Ask again what a stop or a failure took back unanswered: it binds, although no rule asks it any more."""
-    guard = wake.memory[call.key].guard
-    if guard is None or d.tree.requests[guard].status != "cancelled":
-        return False
-    # The arguments that run are shown; a hook may have changed them since.
-    data = json.dumps(
-        {"call": {"tool": call.name, "arguments": json.loads(call.run_args)}},
-        sort_keys=True,
-        separators=(",", ":"),
-        ensure_ascii=False,
+def _about(question: f.Question, call: Call) -> f.Question:
+    """Return the question with the arguments that would run: a hook may have changed them since it was asked."""
+    shown = {"call": {"tool": call.name, "arguments": json.loads(call.run_args)}}
+    return question._replace(
+        data=json.dumps(shown, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     )
-    question = d.tree.requests[guard].question._replace(data=data)
-    ask_of_guard(d, node, wake, call, question, diverged=False)
-    return True
 
 
 def ask_checks(d: Desk, node: Node, calls: Sequence[Call]) -> None:
@@ -78,11 +69,16 @@ def checks_ruled(d: Desk, inp: ChecksRuled, node: Node, wake: Wake, calls: Seque
         return
     here = [wake.by_id[id] for id in calls]
     rulings = tuple(_agreed(d.tree, wake, c, r) for c, r in zip(here, inp.rulings, strict=True))
-    d.emit(f.ChecksDone(node.id, inp.effect, rulings))
+    d.emit(f.ChecksDone(node.id, inp.effect, tuple(map(unasked, rulings))))
     ruled = list(zip(here, rulings, strict=True))
     if not match_delegations(d, node, wake, [c for c, r in ruled if r.ruling != "deny" and r.output is None]):
         act_on(d, node, wake, ruled)
     d.touch(node)
+
+
+def unasked(ruling: f.RulingSpec) -> f.RulingSpec:
+    """Return a ruling as it is recorded: what it asks is in the fact that asks it, and not twice in the journal."""
+    return ruling if ruling.question is None else ruling._replace(question=None)
 
 
 def _agreed(tree: Tree, wake: Wake, call: Call, ruling: f.RulingSpec) -> f.RulingSpec:
@@ -151,7 +147,7 @@ def text_ruled(d: Desk, inp: TextRuled, node: Node, wake: Wake, what: str) -> No
         and (wake.agreed == what or fits(d.tree.requests[earlier].question, ruling.question))
     ):
         ruling = ruling._replace(ruling="approved", question=None)
-    d.emit(f.TextChecked(node.id, inp.effect, what, ruling))
+    d.emit(f.TextChecked(node.id, inp.effect, what, unasked(ruling)))
     if ruling.ruling == "deny":
         by = ", ".join(s.name for s in ruling.said if s.ruling == "deny")
         why = f"denied by {by}: {ruling.reason}" if by else f"denied: {ruling.reason}"

@@ -6,12 +6,12 @@ from decimal import Decimal
 
 from overt.core import facts as f
 from overt.core.admission import reopen
-from overt.core.budget import slots, turn_cap
+from overt.core.budget import CAP_OF, slots, turn_cap
 from overt.core.desk import Desk
 from overt.core.effects import AskHost, Notify
 from overt.core.ending import cut_effects
 from overt.core.inputs import Cancel, Extend, Recover
-from overt.core.suspension import ask_doubt, host_again
+from overt.core.suspension import ask_doubt, host_again, look_again
 from overt.core.tree import CallState, Node, Tree, Wake
 from overt.errors import HandleClosed, UnknownHandle, UsageError
 from overt.result import State
@@ -141,6 +141,9 @@ def extend(d: Desk, inp: Extend) -> None:
         raise UsageError(f"extend: nothing stopped at a cap of {target.id}{_asked_instead(tree, target.id)}")
     d.emit(f.ResumeBegun("extend"))
     d.emit(f.BudgetRaised(target.id, inp.caps))
+    for limit, name in CAP_OF.items():
+        if getattr(inp.caps, name) is not None:
+            look_again(d, target, limit)
     for node in stopped:
         reopen(d, node)
         wake = node.wake

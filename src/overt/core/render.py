@@ -137,7 +137,8 @@ def _status_text(node: Node) -> str:
             if wake.verdicts and not wake.verdicts[-1][0]:
                 judged = f" The completion gate's last verdict: {wake.verdicts[-1][1]}"
             if wake.limit == "completion":
-                return f"Stopped at completion: {wake.limit_cap} rounds without a pass.{judged}"
+                rounds = f"{len(wake.verdicts)} round{'s' if len(wake.verdicts) != 1 else ''}"
+                return f"Stopped at completion: {rounds} without a pass.{judged}"
             return f"Stopped at {wake.limit}{cap}{where} without a final answer.{judged}"
         case "error":
             assert wake.error is not None

@@ -90,6 +90,7 @@ class RulingSpec(NamedTuple):
     reason: str = ""
     """Of a denial."""
     question: Question | None = None
+    """What is asked, on the way to the rules; the fact that asks it keeps it, and the ruling is recorded without."""
     said: tuple[Said, ...] = ()
     """Every guardrail's own ruling, where not all of them allowed."""
     edit: str | None = None

@@ -29,6 +29,7 @@ __all__ = (
     "expire",
     "host_again",
     "host_done",
+    "look_again",
     "public_answer",
     "tool_asked",
     "when",
@@ -304,6 +305,17 @@ def _act_on(d: Desk, request: RequestState, answer: AnswerSpec, *, touch: bool =
         d.touch(node)
         # With another question open it stays where it is, and whoever waits for it may have nothing left to wait for.
         d.touch_above(node)
+
+
+def look_again(d: Desk, at: Node, limit: str) -> None:
+    """Let others go on that ask about a cap which has been raised: their questions are stale.
+
+    Where the cap is spent for them all the same, they ask anew, with what it stands at.
+    """
+    for request in [r for r in d.tree.requests.values() if r.status == "open" and r.at == at.id]:
+        if request.limit == limit and request.question.kind == "budget":
+            d.emit(f.RequestCancelled(request.handle, request.id))
+            d.touch(d.tree.nodes[request.handle])
 
 
 def _doubt_left(d: Desk, node: Node, wake: Wake, request: RequestState, answer: AnswerSpec) -> None:

@@ -11,7 +11,7 @@ from overt.core.desk import Desk
 from overt.core.ending import fail, settle
 from overt.core.inputs import ModelDone
 from overt.core.limits import at_limit
-from overt.core.policing import act_on, denied_text
+from overt.core.policing import act_on, denied_text, unasked
 from overt.core.suspension import ask_doubt
 from overt.core.tree import Call, CallState, Node, Wake
 from overt.result import Limit, State
@@ -161,7 +161,7 @@ def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
             node.id,
             inp.effect,
             inp.text,
-            calls,
+            _recorded(calls) if inp.ruled else calls,
             inp.tokens,
             inp.cost,
             inp.finish,
@@ -216,3 +216,7 @@ def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
             if ruled:
                 act_on(d, node, wake, ruled)
         d.touch(node)
+
+
+def _recorded(calls: tuple[f.CallSpec, ...]) -> tuple[f.CallSpec, ...]:
+    return tuple(c if c.ruling is None else c._replace(ruling=unasked(c.ruling)) for c in calls)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -52,7 +53,8 @@ async def call_hook(
         Failed: It raised, or returned something else; source `hook`.
     """
     try:
-        value = fn(event)
+        # What a plain function sets in a context variable stays with it too.
+        value = copy_context().run(fn, event)
         if inspect.isawaitable(value):
             value = await InContext(_awaited, value)
     except BaseException as error:  # whatever a hook raises is its failure
@@ -98,7 +100,7 @@ async def ask_rules(driver: Driver, asked: Sequence[tuple[Rule, object]], before
     waiting: list[tuple[int, Awaitable[Any]]] = []
     for index, (rule, event) in enumerate(asked):
         try:
-            value: object = rule(event)
+            value: object = copy_context().run(rule, event)
         except BaseException as error:  # noqa: BLE001  # a rule that fails denies
             try:
                 await let_through(error, before, driver.host)

@@ -24,6 +24,7 @@ __all__ = (
     "pause_here",
     "run_user_code",
     "stop_if_cancelled",
+    "to_its_end",
 )
 
 T = TypeVar("T")
@@ -143,6 +144,36 @@ async def stop_if_cancelled(before: int, host: Host | None) -> None:
         import asyncio
 
         raise asyncio.CancelledError
+
+
+async def to_its_end(work: Callable[[], Awaitable[None]]) -> None:
+    """Do `work` to its end, and raise a cancellation that came meanwhile only after it.
+
+    A shield keeps cancelled scopes off. asyncio also lets anybody cancel the host's task as such, more than once, and
+    past every shield: there the work is done in a task that nobody else knows.
+    """
+    if current_host() is None:
+        await _shielded(work)
+        return
+    task = asyncio.create_task(_shielded(work))
+    cancelled: asyncio.CancelledError | None = None
+    with anyio.CancelScope(shield=True):
+        while not task.done():
+            try:
+                await asyncio.wait((task,))
+            except asyncio.CancelledError as error:
+                cancelled = error
+    try:
+        task.result()
+        if cancelled is not None:
+            raise cancelled
+    finally:
+        del cancelled, task  # they know this frame: a cycle that would keep the run
+
+
+async def _shielded(work: Callable[[], Awaitable[None]]) -> None:
+    with anyio.CancelScope(shield=True):
+        await work()
 
 
 async def let_through(error: BaseException, before: int, host: Host | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextvars import copy_context
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
@@ -68,6 +69,9 @@ async def perform_verify(driver: Driver, effect: Verify, before: int) -> i.Input
             output=member.load(wake.output, wake.text),
             tool_calls=tuple(_work(wake)),
             number=effect.number,
+            run_id=driver.tree.run_id,
+            handle=node.id,
+            deps=driver.crew.deps,
         )
         is_async = inspect.iscoroutinefunction(verify) or inspect.iscoroutinefunction(
             getattr(verify, "__call__", None)  # noqa: B004  # the method itself is looked at, not whether it is there
@@ -100,7 +104,7 @@ async def perform_limit(driver: Driver, effect: AskLimit, before: int) -> i.Inpu
             spent=Decimal(effect.spent),
             handle=effect.handle,
         )
-        value: object = ask(info)
+        value: object = copy_context().run(ask, info)
         if inspect.isawaitable(value):
             value = await InContext(_awaited, value)
         match value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from overt.core import facts as f
 from overt.core.apply import apply_all
@@ -70,11 +70,18 @@ async def load(store: Store, run_id: str) -> tuple[Tree, Log]:
     return tree, log
 
 
-def check_drift(tree: Tree, crew: Crew, entry: str) -> None:
+def check_drift(tree: Tree, crew: Crew, entry: str, given: Collection[str]) -> None:
     """Refuse code that cannot carry on what is open.
 
+    Args:
+        tree: The run.
+        crew: Who performs its effects in this process.
+        entry: Name of the entry agent.
+        given: Names of the options that were given; `None` as a value counts.
+
     Raises:
-        SpecDrift: An agent or tool in use is gone, its `on_replay` changed, or a type no longer takes what there is.
+        SpecDrift: An agent or tool in use is gone, its `on_replay` changed, a type no longer takes what there is, or
+            guardrails the run was started with were not given again.
     """
     if tree.agent != entry:
         raise SpecDrift(
@@ -85,6 +92,8 @@ def check_drift(tree: Tree, crew: Crew, entry: str) -> None:
         for node in tree.nodes.values()
         if node is not tree.root and node.state is not State.CLOSED and (node.queued or _may_go_on(node.wake))
     ]
+    if using:
+        _check_rules(tree, given)
     for node in using:
         if node.agent not in crew.members:
             raise SpecDrift(
@@ -94,6 +103,21 @@ def check_drift(tree: Tree, crew: Crew, entry: str) -> None:
     for node in using:
         if node.wake is not None and _may_go_on(node.wake):
             _check_tools(tree, node, node.wake, crew.members[node.agent])
+
+
+def _check_rules(tree: Tree, given: Collection[str]) -> None:
+    """A rule that was forgotten would let in what the run was started not to let in, and nobody would be told."""
+    plan = tree.plan
+    for option, names in (
+        ("guardrails", plan.guards),
+        ("input_guardrails", plan.prompt_guards),
+        ("output_guardrails", plan.output_guards),
+    ):
+        if names and option not in given:
+            raise SpecDrift(
+                f"run {tree.run_id} was started with {option}={', '.join(names)}: give them again, "
+                f"or {option}=[] to go on without"
+            )
 
 
 def _may_go_on(wake: Wake | None) -> bool:

@@ -19,19 +19,15 @@ from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.effects import (
     AskHost,
-    AskLimit,
     CallModel,
     CallTool,
-    CheckCalls,
-    CheckText,
     Effect,
     Notify,
-    Verify,
 )
 from overt.core.tree import Tree
 from overt.driver.alarm import Alarm
 from overt.driver.audience import Audience
-from overt.driver.context import Host, current_host, pause_here, stop_if_cancelled
+from overt.driver.context import Host, current_host, pause_here, stop_if_cancelled, to_its_end
 from overt.driver.crew import Crew
 from overt.driver.gate import Gate
 from overt.driver.intake import Intake
@@ -82,8 +78,12 @@ class Driver(Intake):
         self.gate: Gate = Gate(crew.max_concurrent_turns)
         self.shown: dict[str, Shown] = {}
         """What the model of each handle has been shown."""
-        self.drift: str | None = None
-        """The plan this process was given, until it is known to be the recorded one."""
+        self.plan: str = ""
+        """The plan this process was given."""
+        self.fits: Callable[[Tree], None] | None = None
+        """Raises where the code of this process cannot carry on what is open."""
+        self.drift: bool = False
+        """Whether the recorded plan may be another."""
         self.pause: Callable[[], Awaitable[None]] = checkpoint
         """A cancellation point that lets others run."""
         self._group: TaskGroup | None = None
@@ -108,7 +108,7 @@ class Driver(Intake):
         self._alarm = Alarm()
         self.audience: Audience = Audience()
         """Hears what models say while they say it."""
-        self.catching_up = False
+        self.catching_up: bool = False
         """Whether listeners are told of what another process has done."""
         self.models: dict[str, Model] = {}
         """Models in place of the agent's own, by handle, until its wake has settled or parked."""
@@ -163,6 +163,7 @@ class Driver(Intake):
 
         Raises:
             RunConflict: Another driver has it.
+            SpecDrift: What another process has done with the run does not fit the code of this one.
         """
         if self.broken is not None:
             raise store_error(self.broken)
@@ -170,24 +171,37 @@ class Driver(Intake):
             if self.first is not None or self.tenure.held:
                 return
             known = len(self.log)
-            await self.tenure.take(self.tree, self.log, force=force)
+            await self._unbroken(partial(self.tenure.take, self.tree, self.log, force=force))
             if self.listeners:
                 self.catching_up = True
                 self._tell(self.log[known:])
                 self.catching_up = False
+            if len(self.log) != known:
+                # Whoever moved it on may have had other agents, and other rules for them.
+                self.drift = True
+            if self.drift:
+                await self._check_fit()
             self._keep()
             self._next = self.tree.next_effect
             if self.tree.root.active:
                 await self.step(i.TakeOver())
-            if self.drift is not None:
-                drift, self.drift = self.drift, None
-                await self.step(i.Drift(drift))
+            if self.drift:
+                self.drift = False
+                await self.step(i.Drift(self.plan))
+
+    async def _check_fit(self) -> None:
+        try:
+            if self.fits is not None:
+                self.fits(self.tree)
+        except BaseException:
+            await self.tenure.give_up(self.tree.run_id)
+            raise
 
     async def release(self) -> None:
         """Give the claim up, if it is held."""
         async with self._claim:
-            if self.broken is None:
-                await self.tenure.give_up(self.tree.run_id)
+            if self.broken is None and self.tenure.held:
+                await self._unbroken(partial(self.tenure.give_up, self.tree.run_id))
 
     async def check_claim(self) -> None:
         """Make sure the run is still this driver's before something is entered that cannot be undone.
@@ -200,6 +214,10 @@ class Driver(Intake):
         except Exception as error:
             self._break(error)
             raise store_error(error) from error
+
+    async def _unbroken(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do work in the store to its end; where that never waits, nothing can come between."""
+        await (work() if self.tenure.immediate else to_its_end(work))
 
     async def _keep_claim(self) -> None:
         """Renew the claim for as long as it is held; a parked run has none, and no task that wakes for it."""
@@ -332,19 +350,9 @@ class Driver(Intake):
             return perform_host(self, effect, before)
         if isinstance(effect, Notify):
             return perform_notify(self, effect, before)
-        return self._rule(effect, before)
+        from overt.driver.ruling import perform_rule  # loaded by the first run that has rules
 
-    def _rule(self, effect: CheckCalls | CheckText | AskLimit | Verify, before: int) -> Awaitable[i.Input]:
-        # Loaded by the first run that has rules.
-        from overt.driver import judging, rulings
-
-        if isinstance(effect, CheckCalls):
-            return rulings.perform_checks(self, effect, before)
-        if isinstance(effect, CheckText):
-            return rulings.perform_text(self, effect, before)
-        if isinstance(effect, AskLimit):
-            return judging.perform_limit(self, effect, before)
-        return judging.perform_verify(self, effect, before)
+        return perform_rule(self, effect, before)
 
     # ------------------------------------------------------------ being driven
 
@@ -467,7 +475,7 @@ class Driver(Intake):
                     # The tasks are this verb's, and work that was set going beside it is not cut off.
                     await self._until(self._watches.add(lambda: self._guests == 0 and self._at_work == 0))
                 except anyio.get_cancelled_exc_class():
-                    await self._close_off("the host was cancelled")
+                    await self._unbroken(partial(self._close_off, "the host was cancelled"))
                     raise
                 except BaseException as raised:  # noqa: BLE001  # raised again below, outside the group that would wrap it
                     error = raised
@@ -513,13 +521,15 @@ class Driver(Intake):
     async def _finish(self, group: TaskGroup, error: BaseException | None) -> None:
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             self.fatal = self.fatal or error
-        if self.fatal is not None:
-            await self._close_off(type(self.fatal).__name__)
-        elif self._at_work and self.tree.root.live and self.broken is None:
-            await self._close_off("the verb it ran beside returned")
-        elif self.tenure.held:
-            await self._give_up()
-        self._stand_down(group)
+        try:
+            if self.fatal is not None:
+                await self._unbroken(partial(self._close_off, type(self.fatal).__name__))
+            elif self._at_work and self.tree.root.live and self.broken is None:
+                await self._unbroken(partial(self._close_off, "the verb it ran beside returned"))
+            elif self.tenure.held:
+                await self._give_up()
+        finally:
+            self._stand_down(group)
 
     async def _give_up(self) -> None:
         with anyio.CancelScope(shield=True):
@@ -543,15 +553,14 @@ class Driver(Intake):
     async def _close_off(self, why: str) -> None:
         """Write down that the work was cut off: the fact first, the scopes after it."""
         self.tenure.hurry(self.crew.shutdown + PATIENCE)
-        with anyio.CancelScope(shield=True):
-            try:
-                # What is on its way into the store is there first; a run that is not even that leaves no trace.
-                if (self.tenure.held or self._pumping) and self.broken is None:
-                    await self.step(i.Cancel(why))
-                await self.release()
-            except StoreError as error:
-                if self.broken is None:
-                    self._break(error)
+        try:
+            # What is on its way into the store is there first; a run that is not even that leaves no trace.
+            if (self.tenure.held or self._pumping) and self.broken is None:
+                await self.step(i.Cancel(why))
+            await self.release()
+        except StoreError as error:
+            if self.broken is None:
+                self._break(error)
 
     def raise_stopped(self) -> None:
         """Raise what stopped the driver, if something did."""
@@ -575,7 +584,7 @@ class Driver(Intake):
         assert group is not None
         try:
             if self.tree.root.live or self.fatal is not None:
-                await self._close_off("the host left the runtime")
+                await self._unbroken(partial(self._close_off, "the host left the runtime"))
             else:
                 await self._give_up()
         finally:

@@ -71,7 +71,7 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
             since = driver.clock.monotonic() if member.on_metric is not None else 0.0
             try:
                 if driver.audience:
-                    response = await InContext(generate, driver, node.id, model, request)
+                    response = await InContext(generate, driver, node.id, model, request, before)
                 else:
                     response = await InContext(model.generate, request)
             except BaseException:
@@ -229,7 +229,7 @@ def answer_spec(driver: Driver, request: Request, answer: Answer[Any]) -> i.Answ
     args = None
     if answer.ok:
         data: JsonValue = None if text is None else from_json(text)
-        check_data(request, data)
+        _check(driver, request, data)
         if type(data) is dict and len(data) == 1 and "arguments" in data:
             args = _changed(driver, request, data["arguments"])
     return i.AnswerSpec(
@@ -240,6 +240,24 @@ def answer_spec(driver: Driver, request: Request, answer: Answer[Any]) -> i.Answ
         None if answer.by is None else clean(answer.by),
         args,
     )
+
+
+def _check(driver: Driver, request: Request, data: JsonValue) -> None:
+    try:
+        check_data(request, data)
+    except InvalidAnswer as error:
+        state = driver.tree.requests[request.id]
+        if state.guard:
+            forms = '{"arguments": {…}} runs the call with others, {"output": …} replies in its place'
+            raise InvalidAnswer(
+                f"{error}. No data approves it as shown; {forms}", places=error.places
+            ) from None
+        if state.about in ("prompt", "output"):
+            raise InvalidAnswer(
+                f"the answer to {request.id} carries data, and approving a {state.about} takes none",
+                places=error.places,
+            ) from None
+        raise
 
 
 def _changed(driver: Driver, request: Request, arguments: object) -> str | None:

@@ -15,7 +15,7 @@ from overt.core.apply_policy import MESSAGE
 from overt.core.effects import CallModel
 from overt.core.tree import Node
 from overt.driver.asking import Failed, call_hook
-from overt.driver.shown import shown_to
+from overt.driver.shown import copy_of
 from overt.hooks import BeforeLLM, LLMOverride
 from overt.message import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 
@@ -43,7 +43,8 @@ async def rewrite(
     assert member.hooks.before_llm is not None
     wake = node.wake
     assert wake is not None
-    messages = shown_to(driver, node)
+    # Its own: those models are shown stay the same from turn to turn, and what is done to them no fact would say.
+    messages = tuple(map(copy_of, node.messages))
     tools = member.offered(node)
     event = BeforeLLM(handle=node.id, turn=wake.turns + 1, model=model, messages=messages, tools=tuple(tools))
     override: LLMOverride | None = await call_hook(
@@ -53,7 +54,7 @@ async def rewrite(
         return
     text = None
     if override.messages is not None:
-        text = _parts(messages, _all(override.messages, "messages"))
+        text = _parts(node.messages, messages, _all(override.messages, "messages"))
     names = None
     if override.tools is not None:
         kept = [getattr(t, "name", t) for t in _all(override.tools, "tools")]
@@ -71,13 +72,19 @@ def _all(given: Sequence[T], what: str) -> tuple[T, ...]:
         ) from error
 
 
-def _parts(before: Sequence[Message], after: Sequence[Message]) -> str | None:
-    """Return the new transcript as indices into the old one and messages; `None` where it is the same."""
-    index = {id(message): at for at, message in enumerate(before)}
+def _parts(before: Sequence[Message], shown: Sequence[Message], after: Sequence[Message]) -> str | None:
+    """Return the new transcript as indices into the old one and messages; `None` where it is the same.
+
+    Args:
+        before: The transcript.
+        shown: What the hook was shown of it, which it may have changed in place.
+        after: What it gave.
+    """
+    index = {id(message): at for at, message in enumerate(shown)}
     parts: list[object] = []
     for message in after:
         at = index.get(id(message))
-        if at is not None:
+        if at is not None and (message is before[at] or message == before[at]):
             parts.append(at)
             continue
         if not isinstance(cast("object", message), KINDS):
@@ -106,7 +113,9 @@ def _plain(message: Message) -> object:
         }
         MESSAGE.validate_python(plain)
     except Exception as error:
-        raise _failed("TypeError", f"before_llm gave a message that cannot be recorded: {told(error)}") from error
+        raise _failed(
+            "TypeError", f"before_llm gave a message that cannot be recorded: {told(error)}"
+        ) from error
     return plain
 
 

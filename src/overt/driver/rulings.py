@@ -50,6 +50,8 @@ REPLACES: dict[str, JsonValue] = {
 }
 """What an answer about a call may carry."""
 REPLACES_TEXT = encode(REPLACES)
+NOTHING = encode({"type": "null"})
+"""Data that an answer about a prompt or a final answer carries: what it would mean is not said anywhere."""
 
 
 class ToCheck(NamedTuple):
@@ -74,7 +76,7 @@ async def rule_calls(
     found: list[f.RulingSpec | None] = []
     asked: list[tuple[Rule, object]] = []
     guards = member.guards
-    run_id, handle, agent = driver.tree.run_id, node.id, node.agent
+    run_id, handle, agent, deps = driver.tree.run_id, node.id, node.agent, driver.crew.deps
     hooked = member.hooks is not None and member.hooks.before_tool is not None
     for call in calls:
         ruling = None
@@ -89,7 +91,9 @@ async def rule_calls(
         for rule in guards:
             # An event each: what one rule does to the arguments it was shown, no other sees.
             shown = trusted(ToolCall, id=call.id, name=call.name, arguments=from_json(args))
-            asked.append((rule, GuardrailEvent(run_id=run_id, handle=handle, agent=agent, call=shown)))
+            asked.append(
+                (rule, GuardrailEvent(run_id=run_id, handle=handle, agent=agent, call=shown, deps=deps))
+            )
     if not asked:
         return found
     all_said = await ask_rules(driver, asked, before)
@@ -174,7 +178,7 @@ def _said(rule: Rule, ruling: Ruling) -> f.Said:
 def _schema(types: Sequence[object], *, call_schema: bool) -> str | None:
     """Return what the data of an accepting answer has to fit."""
     if not types:
-        return REPLACES_TEXT if call_schema else None
+        return REPLACES_TEXT if call_schema else NOTHING
     # Several types would be several answers; the first rule's is the one that is filled in.
     wanted = schema_of(types[0])
     if not call_schema:
@@ -196,7 +200,7 @@ async def perform_checks(driver: Driver, effect: CheckCalls, before: int) -> i.I
     member = driver.crew.members.get(node.agent)
     allow = f.RulingSpec("allow")
     if member is None:
-        return i.ChecksRuled(effect.id, tuple(allow for _ in effect.calls))
+        return i.ChecksRuled(effect.id, tuple(_nobody(node) for _ in effect.calls))
     calls = [ToCheck(c.id, c.name, c.run_args, not c.seen) for c in (wake.by_id[id] for id in effect.calls)]
     try:
         rulings = await rule_calls(driver, member, node, wake.turns, calls, before)
@@ -205,17 +209,21 @@ async def perform_checks(driver: Driver, effect: CheckCalls, before: int) -> i.I
     return i.ChecksRuled(effect.id, tuple(allow if ruling is None else ruling for ruling in rulings))
 
 
+def _nobody(node: Node) -> f.RulingSpec:
+    return f.RulingSpec("deny", f"no agent {node.agent!r} was given, and so none of its rules")
+
+
 async def perform_text(driver: Driver, effect: CheckText, before: int) -> i.Input:
     """Ask guardrails about the prompt of a wake or its final answer."""
     node = driver.tree.nodes[effect.handle]
     wake = node.wake
     assert wake is not None
     member = driver.crew.members.get(node.agent)
-    rules: Sequence[Rule] = ()
-    if member is not None:
-        rules = member.prompt_guards if effect.what == "prompt" else member.output_guards
+    if member is None:
+        return i.TextRuled(effect.id, _nobody(node))
+    rules = member.prompt_guards if effect.what == "prompt" else member.output_guards
     asked: list[tuple[Rule, object]] = []
-    run_id = driver.tree.run_id
+    run_id, deps = driver.tree.run_id, driver.crew.deps
     text = (
         (wake.text if wake.output is None else wake.output)
         if effect.what == "output"
@@ -225,11 +233,16 @@ async def perform_text(driver: Driver, effect: CheckText, before: int) -> i.Inpu
         for rule in rules:
             event: object
             if effect.what == "prompt":
-                event = PromptEvent(run_id=run_id, handle=node.id, agent=node.agent, prompt=text)
+                event = PromptEvent(run_id=run_id, handle=node.id, agent=node.agent, prompt=text, deps=deps)
             else:
-                assert member is not None
-                output = member.load(wake.output, wake.text)
-                event = OutputEvent(run_id=run_id, handle=node.id, agent=node.agent, text=text, output=output)
+                try:
+                    output = member.load(wake.output, wake.text)
+                except (ValueError, TypeError) as error:
+                    unread = f"it cannot be read as the output type any more: {told(error)}"
+                    return i.TextRuled(effect.id, f.RulingSpec("deny", unread))
+                event = OutputEvent(
+                    run_id=run_id, handle=node.id, agent=node.agent, text=text, output=output, deps=deps
+                )
             asked.append((rule, event))
         said = await ask_rules(driver, asked, before)
     except BaseException as error:

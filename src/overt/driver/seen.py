@@ -290,7 +290,9 @@ class Seen:
         if asked.kind == "in_doubt" and fact.ok and asked.memory is not None and isinstance(data, dict):
             _resolve(asked.memory, asked.once, data)
         if fact.ok and fact.args is not None and asked.call is not None and asked.memory is not None:
-            asked.memory.edit = asked.call.edit = fact.args
+            call = asked.call
+            if fact.args != (call.args if call.edit is None else call.edit):
+                asked.memory.edit = call.edit = fact.args
         return asked
 
 

@@ -16,10 +16,11 @@ from overt.message import AssistantMessage, Message, ToolCall, ToolMessage
 if TYPE_CHECKING:
     from overt.driver.loop import Driver
 
-__all__ = ("Shown", "shown_to")
+__all__ = ("Shown", "copy_of", "shown_to")
 
 
-def _copy(message: Message) -> Message:
+def copy_of(message: Message) -> Message:
+    """Return a message that shares no container with the one given; itself where it has none."""
     if isinstance(message, AssistantMessage):
         if not message.tool_calls and message.opaque is None:
             return message
@@ -74,13 +75,13 @@ class Shown:
             del sources[kept:], copies[kept:]
         for message in messages[kept:]:
             sources.append(message)
-            copies.append(_copy(message))
+            copies.append(copy_of(message))
         return tuple(copies)
 
     def _replace(self, messages: list[Message]) -> None:
         """Take over another transcript; what it has of the one before is still the same object."""
         known = {id(source): copy for source, copy in zip(self._sources, self._copies, strict=True)}
-        self._copies = [known.get(id(message)) or _copy(message) for message in messages]
+        self._copies = [known.get(id(message)) or copy_of(message) for message in messages]
         self._list, self._sources = messages, list(messages)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from overt._text import clean
+from overt.driver.context import stop_if_cancelled
 from overt.message import Model, ModelDelta, ModelRequest, ModelResponse
 
 if TYPE_CHECKING:
@@ -15,8 +17,21 @@ if TYPE_CHECKING:
 __all__ = ("generate",)
 
 
-async def generate(driver: Driver, handle: str, model: Model, request: ModelRequest) -> ModelResponse:
+BREATH = 64
+"""Pieces after which a model that never has to wait lets others run, and one that lets no cancellation through ends."""
+
+
+async def generate(
+    driver: Driver, handle: str, model: Model, request: ModelRequest, before: int = 0
+) -> ModelResponse:
     """Ask a model. Response and usage are the same whichever way it is asked.
+
+    Args:
+        driver: Who asks.
+        handle: For whom.
+        model: The model.
+        request: What it is asked.
+        before: How often the host's task had been cancelled before.
 
     Raises:
         Exception: Whatever the model raises.
@@ -30,9 +45,14 @@ async def generate(driver: Driver, handle: str, model: Model, request: ModelRequ
 
     assembler, voice = Assembler(), _Voice(driver.audience, handle)
     deltas = stream(request)
+    heard = 0
     try:
         async for delta in deltas:
             assembler.add(delta)
+            heard += 1
+            if heard % BREATH == 0:
+                await driver.pause()
+                await stop_if_cancelled(before, driver.host)
             if delta.reasoning:
                 voice.say(delta.reasoning, reasoning=True)
             if delta.text:
@@ -42,6 +62,9 @@ async def generate(driver: Driver, handle: str, model: Model, request: ModelRequ
         close: Callable[[], Any] | None = getattr(deltas, "aclose", None)
         if close is not None:
             await close()
+        elif inspect.iscoroutine(given := cast("object", deltas)):
+            # An `async def` without `yield`: the iteration has said that it is none.
+            given.close()
     voice.end()
     return assembler.response()
 

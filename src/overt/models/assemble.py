@@ -52,6 +52,9 @@ class Assembler:
         """
         if not isinstance(delta, ModelDelta):  # pyright: ignore[reportUnnecessaryIsInstance]  # a host's own model
             raise TypeError(f"the model streamed {type(delta).__name__}, not a ModelDelta")
+        for piece in (delta.text, delta.reasoning):
+            if piece is not None and not isinstance(piece, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
+                raise TypeError(f"the model streamed a text of type {type(piece).__name__}")
         if delta.text:
             self._text.append(delta.text)
         if delta.reasoning is not None:

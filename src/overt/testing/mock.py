@@ -166,8 +166,9 @@ class MockModel:
 
     Which reply it gives depends on the request alone: on how many assistant messages follow the last user message, and
     on the agent's name if the script is a mapping. The model counts nothing, so the same request gets the same reply
-    however often it is asked, in this process or another. A gate's feedback is a user message too: `prompts` has a
-    script for each.
+    however often it is asked, in this process or another. A gate's feedback, a summary of `compactor` and the note
+    that typed output is missing are user messages too: `prompts` has a script for each. Feedback on an answer given by
+    `final_result` is that call's result, and no user message.
 
     Usage is exact in total and split four to one: of 100 tokens 80 are input and 20 output (`tokens // 5` is output).
 
