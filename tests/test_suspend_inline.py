@@ -366,3 +366,42 @@ async def test_an_interpreter_that_returns_no_answer_parks_and_says_so(wrong: An
     assert result.error is not None
     assert (result.error.source, result.error.type) == ("wait_for", "TypeError")
     assert type(wrong).__name__ in result.error.message
+
+
+@pytest.mark.parametrize("by", ["interpreter", "host"])
+async def test_whoever_waits_parks_when_the_last_interpreter_leaves_one_of_two_questions(by: str) -> None:
+    """An answer that comes after the wake has parked leaves it parked, with the other question open."""
+    passed = anyio.Event()
+    late = anyio.Event()
+
+    async def wait_for(request: Request) -> Answer[Any] | None:
+        if request.prompt == "do a?":
+            passed.set()
+            return None
+        await late.wait()
+        return Answer(id=request.id, ok=True)
+
+    child = agent(
+        [[call("approve", what="a"), call("approve", what="b")], say("both")], approve, name="child"
+    )
+    parent = agent([call("task", agent="child", prompt="p"), say("end")], name="parent", team=[child])
+    async with Runtime(parent, wait_for=wait_for) as runtime:
+        handle = await runtime.spawn("root", "parent")
+        await runtime.wake(handle, "go")
+        await passed.wait()
+        await runtime._driver.until_holds(lambda: asked_now(runtime) == ["do b?"])
+        if by == "interpreter":
+            late.set()
+        else:
+            (_, second) = runtime.pendings()
+            await runtime.resume(Answer(id=second.id, ok=True))
+        result = await runtime.wait(handle)
+        assert result.status is Status.PENDING
+        assert [r.prompt for r in result.pendings] == ["do a?"]
+        await runtime.resume(Answer(id=result.pendings[0].id, ok=True))
+        assert (await runtime.wait(handle)).text == "end"
+
+
+def asked_now(runtime: Runtime[Any]) -> list[str]:
+    """What an interpreter is being asked."""
+    return [r.question.prompt for r in runtime._driver.tree.requests.values() if r.host]

@@ -62,7 +62,11 @@ def build(at: Path) -> Path:
     run(builder, "-m", "hatchling", "build", "-t", "sdist", "-d", at, at=ROOT)
     (sdist,) = at.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
-        archive.extractall(at / "sdist", filter="data")
+        # Before 3.11.4 there is no filter; it is our own archive.
+        if hasattr(tarfile, "data_filter"):
+            archive.extractall(at / "sdist", filter="data")
+        else:
+            archive.extractall(at / "sdist")
     (unpacked,) = (at / "sdist").iterdir()
     run(builder, "-m", "hatchling", "build", "-t", "wheel", "-d", at, at=unpacked)
     (wheel,) = at.glob("*.whl")

@@ -364,6 +364,10 @@ def _rule(sim: Sim, handle: str, call: str, ruling: f.RulingSpec) -> None:
         sim.cleared.discard((handle, call))
 
 
+def _moves(child: Node) -> bool:
+    return child.state is not State.SUSPENDED or child.live > 0
+
+
 def _check_wake(sim: Sim, node: Node) -> None:
     tree = sim.tree
     wake = node.wake
@@ -375,7 +379,8 @@ def _check_wake(sim: Sim, node: Node) -> None:
             or wake.waiting
             or wake.check
             or any(
-                c.state in (CallState.ENTERED, CallState.WAITING, CallState.CHECKING)
+                c.state in (CallState.ENTERED, CallState.CHECKING)
+                or (c.state == CallState.WAITING and _moves(tree.nodes[str(c.child)]))
                 for c in wake.batch or ()
             )
         )

@@ -303,6 +303,8 @@ def _act_on(d: Desk, request: RequestState, answer: AnswerSpec, *, touch: bool =
     _doubt_left(d, node, wake, request, answer)
     if touch:
         d.touch(node)
+        # With another question open it stays where it is, and whoever waits for it may have nothing left to wait for.
+        d.touch_above(node)
 
 
 def look_again(d: Desk, at: Node, limit: str) -> None:

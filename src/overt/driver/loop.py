@@ -152,8 +152,10 @@ class Driver(Intake):
         if not release:
             await append(release=False)
             return
-        async with self._claim:
-            await append(release=self._may_release())
+        # What has been decided is not given up while the claim is; giving up takes no longer than the store is given.
+        with anyio.CancelScope(shield=True):
+            async with self._claim:
+                await append(release=self._may_release())
         if self.tenure.held:
             # An input came while the claim was given up, and took it anew.
             self._keep()
