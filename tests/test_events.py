@@ -43,9 +43,9 @@ from overt.core.suspension import public_answer, when
 from overt.core.tree import Tree
 from overt.core.views import request_view
 from overt.driver.events import EventFold, event_views
-from overt.driver.loading import Log
 from overt.errors import ModelError
 from overt.journal.codec import decode, plain_fields
+from overt.journal.loading import Log
 from overt.stores import MemoryStore
 from overt.testing import MockModel, Reply, VirtualClock, call, say
 from tests.core import test_machine_policy

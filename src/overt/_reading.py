@@ -15,11 +15,11 @@ from overt.core.tree import CallState, Node
 from overt.core.views import handle_view, ledger_of, open_requests, request_view, result_of
 from overt.driver.caps import budget_of
 from overt.driver.events import event_views
-from overt.driver.loading import Log, trace_lines
 from overt.driver.loop import Driver
 from overt.errors import SpecDrift, UnknownHandle, UsageError
 from overt.events import Event
 from overt.handle import Handle
+from overt.journal.loading import Log, trace_lines
 from overt.ledger import Ledger
 from overt.message import Message, ToolMessage
 from overt.policy import Budget, HandleView, ResumePolicy

@@ -22,10 +22,11 @@ from overt.core.desk import Refused
 from overt.core.tree import Tree
 from overt.driver.caps import caps_of
 from overt.driver.delivery import checked
-from overt.driver.loading import Log, check_drift, load
+from overt.driver.drift import check_drift
 from overt.driver.loop import Driver
 from overt.errors import RunConflict, UsageError
 from overt.handle import Handle
+from overt.journal.loading import Log, load
 from overt.journal.memory import MemoryStore
 from overt.journal.store import Store
 from overt.options import Options, check_run, check_store

@@ -18,9 +18,9 @@ from overt.core.render import child_outcome
 from overt.core.suspension import EPOCH, when
 from overt.core.tree import Tree
 from overt.core.views import request_view
-from overt.driver.loading import Log
 from overt.driver.seen import Seen, SeenCall
 from overt.journal.codec import plain_fields
+from overt.journal.loading import Log
 from overt.message import AssistantMessage, Usage
 from overt.request import Request
 from overt.result import ErrorInfo, Limit, Status, Verdict

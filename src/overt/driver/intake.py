@@ -19,12 +19,12 @@ from overt.core.effects import Effect
 from overt.core.tree import Tree
 from overt.driver.audience import Listener, drop
 from overt.driver.context import current_host
-from overt.driver.loading import Log, refold
 from overt.driver.slot import Slot, store_error
 from overt.driver.tenure import Tenure, run_status
 from overt.driver.watches import Watches
 from overt.errors import StoreError, UsageError
 from overt.journal.codec import record
+from overt.journal.loading import Log, refold
 from overt.journal.record import Record
 
 __all__ = ("Intake",)

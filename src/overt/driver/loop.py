@@ -31,7 +31,6 @@ from overt.driver.context import Host, current_host, pause_here, stop_if_cancell
 from overt.driver.crew import Crew
 from overt.driver.gate import Gate
 from overt.driver.intake import Intake
-from overt.driver.loading import Log
 from overt.driver.metering import Watcher
 from overt.driver.perform import perform_host, perform_model, perform_notify
 from overt.driver.shown import Shown
@@ -41,6 +40,7 @@ from overt.driver.tenure import Tenure, run_status
 from overt.driver.toolcall import perform_tool
 from overt.driver.watches import Watch
 from overt.errors import StoreError, UsageError
+from overt.journal.loading import Log
 from overt.journal.record import Record
 from overt.journal.store import Store
 from overt.message import Model

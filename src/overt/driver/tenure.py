@@ -13,8 +13,8 @@ import anyio
 from overt.clock import Clock
 from overt.core.inputs import Open
 from overt.core.tree import Tree
-from overt.driver.loading import Log, fold
 from overt.errors import RunConflict, StoreError
+from overt.journal.loading import Log, fold
 from overt.journal.owner import owner_here
 from overt.journal.record import Record
 from overt.journal.store import Owner, Store

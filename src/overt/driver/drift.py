@@ -1,73 +1,18 @@
-"""Rebuilding a run from its journal, and telling whether the code still fits it."""
+"""Telling whether the code of this process still fits a stored run."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from overt.core import facts as f
-from overt.core.apply import apply_all
-from overt.core.suspension import when
 from overt.core.tree import CallState, Node, Tree, Wake
 from overt.driver.crew import Crew, Member
-from overt.errors import JournalCorrupt, SpecDrift
-from overt.journal.codec import decode
-from overt.journal.record import Record
-from overt.journal.store import Store
+from overt.errors import SpecDrift
 from overt.result import State
 
-__all__ = ("Log", "check_drift", "fold", "load", "refold", "trace_lines")
+__all__ = ("check_drift",)
 
-Log = list[tuple[int, int, list[f.Fact]]]
-"""Position of the first fact, time, facts: one entry a record."""
 AGENT = "agent"
 """Stands for `on_replay` of a tool that is an agent."""
-
-
-def fold(tree: Tree, log: Log, rec: Record, run_id: str) -> None:
-    """Apply one stored record.
-
-    Raises:
-        JournalCorrupt: It does not follow on from the tree.
-        UnsupportedSchema: A newer release wrote it.
-    """
-    if rec.position != tree.seq + 1:
-        raise JournalCorrupt(f"run {run_id}, position {rec.position}: expected position {tree.seq + 1}")
-    at, facts = decode(run_id, rec)
-    try:
-        apply_all(tree, facts, at)
-    except Exception as error:
-        raise JournalCorrupt(
-            f"run {run_id}, position {rec.position}: the facts do not follow on ({type(error).__name__}: {error})"
-        ) from error
-    log.append((rec.position, at, facts))
-
-
-def refold(log: Log, durable: int) -> Tree:
-    """Drop the entries of the log past `durable`, which could not be stored, and return the tree of the others.
-
-    Whoever goes on reading the run sees what is in the store, not what was decided on the way there.
-    """
-    del log[durable:]
-    tree = Tree()
-    for _, at, facts in log:
-        apply_all(tree, facts, at)
-    return tree
-
-
-async def load(store: Store, run_id: str) -> tuple[Tree, Log]:
-    """Read a run.
-
-    Raises:
-        RunNotFound: The store has no such run.
-        JournalCorrupt: The journal is damaged.
-        UnsupportedSchema: A newer release wrote it.
-    """
-    tree, log = Tree(), Log()
-    for rec in await store.read(run_id):
-        fold(tree, log, rec, run_id)
-    if tree.run_id != run_id:
-        raise JournalCorrupt(f"run {run_id}, position 1: the journal is of run {tree.run_id!r}")
-    return tree, log
 
 
 def check_drift(tree: Tree, crew: Crew, entry: str, given: Collection[str]) -> None:
@@ -159,26 +104,3 @@ def _check_tools(tree: Tree, node: Node, wake: Wake, member: Member) -> None:
                 f"run {tree.run_id}: the answer {node.id} has given, which is still looked at, no longer fits the "
                 f"output_type of {node.agent!r}: {error}"
             ) from error
-
-
-def trace_lines(log: Log) -> list[str]:
-    """Return one line a fact, for people."""
-    lines: list[str] = []
-    for position, at, facts in log:
-        stamp = when(at).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-        for offset, fact in enumerate(facts):
-            rest = ", ".join(
-                f"{name}={_short(value)}"
-                for name, value in zip(fact._fields, fact, strict=True)
-                if name != "handle" and value != type(fact)._field_defaults.get(name, object())
-            )
-            where = getattr(fact, "handle", "")
-            lines.append(
-                f"{position + offset:>5} {stamp} {where} {type(fact).__name__}({rest})".replace("  ", " ", 1)
-            )
-    return lines
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
