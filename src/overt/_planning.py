@@ -19,9 +19,11 @@ from overt.message import Model, ModelSettings, SystemMessage
 from overt.models import resolve
 from overt.options import model_of
 from overt.tool import Tool
+from overt.upgrade import Upgrade
 
 __all__ = ("crew_of", "declared", "plan_of")
 
+NO_UPGRADE = Upgrade()
 NO_SETTINGS = ModelSettings.model_construct()  # built the ordinary way it would cost at import
 
 
@@ -169,6 +171,7 @@ def crew_of(entry: Agent[Any, Any], options: Mapping[str, Any]) -> Crew:
         on_limit=options.get("on_limit"),
         guardrail_timeout=options.get("guardrail_timeout", 30.0),
         watched=known.watched or house.on_metric is not None,
+        upgrade=options.get("upgrade") or NO_UPGRADE,
     )
 
 

@@ -28,11 +28,20 @@ from overt.core.policy_facts import (
     WakeAsked,
 )
 from overt.core.specs import UNFINISHED, CallSpec, Caps, ErrorSpec, Question, RulingSpec, Said, Tokens
+from overt.core.upgrade_facts import (
+    AgentRenamed,
+    ArgumentsUpgraded,
+    DriftAccepted,
+    QuestionUpgraded,
+    ToolRenamed,
+)
 
 __all__ = (
     "FACTS",
     "UNFINISHED",
+    "AgentRenamed",
     "AnswerGiven",
+    "ArgumentsUpgraded",
     "BudgetRaised",
     "CallAsked",
     "CallDenied",
@@ -47,6 +56,7 @@ __all__ = (
     "ChildReturned",
     "Delegated",
     "Diverged",
+    "DriftAccepted",
     "DriverLost",
     "EffectLost",
     "ErrorSpec",
@@ -73,6 +83,7 @@ __all__ = (
     "Overridden",
     "PlanChanged",
     "Question",
+    "QuestionUpgraded",
     "Reattached",
     "ReopenQueued",
     "RequestCancelled",
@@ -87,6 +98,7 @@ __all__ = (
     "TextCheckAsked",
     "TextChecked",
     "Tokens",
+    "ToolRenamed",
     "VerifyAsked",
     "WakeAsked",
     "WakeDropped",
@@ -534,6 +546,11 @@ Fact = (
     | OutputRefused
     | Overridden
     | ModelSkipped
+    | AgentRenamed
+    | ToolRenamed
+    | ArgumentsUpgraded
+    | QuestionUpgraded
+    | DriftAccepted
 )
 
 FACTS: dict[str, type[Fact]] = {

@@ -88,7 +88,7 @@ def batch_messages(tree: Tree, batch: Sequence[Call], why: str) -> list[Message]
                 role="tool",
                 text=shown(text, limit),
                 call_id=call.id,
-                name=call.name,
+                name=call.said,
                 is_error=is_error,
                 metadata=metadata,
             )

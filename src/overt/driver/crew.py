@@ -17,6 +17,7 @@ from overt.message import Model, ModelSettings, SystemMessage, ToolSpec
 from overt.policy import LimitDecision, LimitInfo
 from overt.request import Answer, Request, WaitFor
 from overt.tool import AnyTool, ToolResult
+from overt.upgrade import Upgrade
 
 __all__ = ("AnyCallable", "Canonical", "Crew", "House", "Kit", "Member", "RunnableTool")
 
@@ -204,3 +205,10 @@ class Crew:
     """Seconds."""
     watched: bool = False
     """Whether the host is told of handles, or of metrics, as they come."""
+    upgrade: Upgrade = field(default_factory=Upgrade)
+    """What has changed in the code since runs were stored."""
+
+    def of(self, agent: str) -> Member | None:
+        """Return an agent by the name the run has for it; also where nobody has taken the run since it changed."""
+        member = self.members.get(agent)
+        return self.members.get(self.upgrade.agent(agent)) if member is None else member

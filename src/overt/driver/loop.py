@@ -78,12 +78,10 @@ class Driver(Intake):
         self.gate: Gate = Gate(crew.max_concurrent_turns)
         self.shown: dict[str, Shown] = {}
         """What the model of each handle has been shown."""
-        self.plan: str = ""
-        """The plan this process was given."""
-        self.fits: Callable[[Tree], None] | None = None
-        """Raises where the code of this process cannot carry on what is open."""
-        self.drift: bool = False
-        """Whether the recorded plan may be another."""
+        self.fits: Callable[[Tree], i.Drift | None] | None = None
+        """Says how the code of this process differs; raises where it cannot carry on what is open."""
+        self.drift: i.Drift | None = None
+        """What is recorded of that when the run is taken."""
         self.pause: Callable[[], Awaitable[None]] = checkpoint
         """A cancellation point that lets others run."""
         self._group: TaskGroup | None = None
@@ -180,21 +178,19 @@ class Driver(Intake):
                 self.catching_up = False
             if len(self.log) != known:
                 # Whoever moved it on may have had other agents, and other rules for them.
-                self.drift = True
-            if self.drift:
                 await self._check_fit()
             self._keep()
             self._next = self.tree.next_effect
             if self.tree.root.active:
                 await self.step(i.TakeOver())
-            if self.drift:
-                self.drift = False
-                await self.step(i.Drift(self.plan))
+            if self.drift is not None:
+                drift, self.drift = self.drift, None
+                await self.step(drift)
 
     async def _check_fit(self) -> None:
         try:
             if self.fits is not None:
-                self.fits(self.tree)
+                self.drift = self.fits(self.tree)
         except BaseException:
             await self.tenure.give_up(self.tree.run_id)
             raise
