@@ -40,7 +40,7 @@ def _consider(d: Desk, node: Node) -> None:
     if node.gone is not None:
         fail(d, node, node.gone)
         return
-    if wake.accepted:
+    if wake.accepted or wake.stale is not None:
         _drop_questions(d, node, wake)
     if node.state is State.RUNNING:
         _advance(d, node, wake)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from overt._text import told
 from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.apply_upgrade import delegated_to
 from overt.core.tree import Node, Tree, Wake
 from overt.driver.crew import Crew, Member
-from overt.driver.upgrading import upgraded
+from overt.driver.upgrading import one_line, upgraded
 from overt.errors import SpecDrift
 from overt.result import State
 from overt.upgrade import Drift, Upgrade
@@ -302,7 +301,7 @@ class _Survey:
             elif wake.final and member.output is not None:
                 raise TypeError("the answer is text")
         except (ValueError, TypeError) as error:
-            why = "; ".join(line.strip() for line in told(error).splitlines())
+            why = one_line(error)
             self.found.append(
                 Drift(
                     kind="outputType",

@@ -17,7 +17,7 @@ from overt.driver.crew import RunnableTool
 from overt.request import Request
 from overt.upgrade import Upgrade
 
-__all__ = ("Refusal", "UpgradeFailed", "question_now", "upgraded")
+__all__ = ("Refusal", "UpgradeFailed", "one_line", "question_now", "upgraded")
 
 
 class UpgradeFailed(Exception):
@@ -104,13 +104,13 @@ def _take(name: str, tool: RunnableTool, text: str, upgrade: Upgrade, changed: d
         after = tool.canonical(text)
     except (ValueError, TypeError) as error:
         if upgrade.arguments is None:
-            return _line(told(error))
+            return one_line(error)
         try:
             after = tool.canonical(_upgraded_arguments(upgrade, name, text))
         except UpgradeFailed as failed:
             return str(failed)
         except (ValueError, TypeError) as still:
-            return f"also not as Upgrade.arguments has them: {_line(told(still))}"
+            return f"also not as Upgrade.arguments has them: {one_line(still)}"
     if after != text:
         changed[text] = after
     return None
@@ -121,16 +121,16 @@ def _upgraded_arguments(upgrade: Upgrade, name: str, text: str) -> dict[str, obj
     try:
         given: object = upgrade.arguments(name, json.loads(text))
     except Exception as error:
-        raise UpgradeFailed(
-            f"Upgrade.arguments raised {type(error).__name__}: {_line(told(error))}"
-        ) from error
+        raise UpgradeFailed(f"Upgrade.arguments raised {type(error).__name__}: {one_line(error)}") from error
     if not hasattr(given, "keys"):
         raise UpgradeFailed(f"Upgrade.arguments returned {type(given).__name__}, not a mapping")
     return dict(cast("dict[str, object]", given))
 
 
-def _line(text: str) -> str:
-    return "; ".join(line.strip() for line in text.splitlines())
+def one_line(error: BaseException) -> str:
+    """Return what an exception says on one line."""
+    first, *rest = told(error).splitlines() or [type(error).__name__]
+    return f"{first} {'; '.join(line.strip() for line in rest)}".strip()
 
 
 def question_now(
@@ -152,9 +152,7 @@ def question_now(
     try:
         given = upgrade.questions(request_view(tree, request))
     except Exception as error:
-        raise UpgradeFailed(
-            f"Upgrade.questions raised {type(error).__name__}: {_line(told(error))}"
-        ) from error
+        raise UpgradeFailed(f"Upgrade.questions raised {type(error).__name__}: {one_line(error)}") from error
     if given is None:
         return None
     if not isinstance(given, Request):  # pyright: ignore[reportUnnecessaryIsInstance]  # a host's own function
@@ -164,9 +162,7 @@ def question_now(
         data = {**given.data, **({"call": kept["call"]} if "call" in kept else {})}
         text = encode(jsonable(data))
     except (TypeError, ValueError, RecursionError) as error:
-        raise UpgradeFailed(
-            f"Upgrade.questions returned data that is no JSON: {_line(told(error))}"
-        ) from error
+        raise UpgradeFailed(f"Upgrade.questions returned data that is no JSON: {one_line(error)}") from error
     # Of a type that has changed only the answer has to fit: its schema is not for the host to write down.
     now = wanted._replace(expires_at=request.question.expires_at)
     form = f.Question(given.kind, given.prompt, given.url, text, now.schema, now.expires_at)
