@@ -1,8 +1,8 @@
 """What has happened in a run, in the past tense.
 
 Rules of this module: facts hold plain data only (text, numbers, booleans, tuples of the same), because they are the
-journal's public format. What can be derived is not stored. A new field has a default; any other change comes with a
-higher `schema`, an upcast and a golden journal.
+journal's public format. What can be derived is not stored. A new field has a default. From the first release on every
+change comes with a higher schema, an upcast (`overt.journal.upcasts`) and golden journals.
 
 Times are not in the facts: all facts of one input share the record's time (microseconds since 1970, UTC).
 """
