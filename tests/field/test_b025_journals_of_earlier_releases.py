@@ -6,11 +6,11 @@ The golden journals are what earlier releases wrote; a store holds them as a pro
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from tests.golden.runs import RUNS, yes
 from tests.journal.test_golden import PATHS, START, name_of, records, stored
@@ -81,14 +81,9 @@ async def test_no_code_of_the_user_is_needed_to_read_it(name: str, tmp_path: Pat
     store = SQLiteStore(tmp_path / "runs.db")
     await stored(path, store)
     await store.close()
-    ran = subprocess.run(
-        [sys.executable, "-c", READS, str(tmp_path / "runs.db"), name],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-    )
-    assert ran.returncode == 0, ran.stderr
+    command = [sys.executable, "-c", READS, str(tmp_path / "runs.db"), name]
+    ran = await anyio.run_process(command, check=False, cwd=Path(__file__).parents[2])
+    assert ran.returncode == 0, ran.stderr.decode()
     agent, count, nodes = json.loads(ran.stdout)
     assert (agent, count) == (RUNS[name].agent.name, len(records(path)))
     assert f"root/{agent}.1" in nodes
