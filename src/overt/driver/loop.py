@@ -82,6 +82,8 @@ class Driver(Intake):
         """Says how the code of this process differs; raises where it cannot carry on what is open."""
         self.drift: i.Drift | None = None
         """What is recorded of that when the run is taken."""
+        self._moved: bool = False
+        """Whether another process has moved the run on, and the code of this one is to be looked at again."""
         self.pause: Callable[[], Awaitable[None]] = checkpoint
         """A cancellation point that lets others run."""
         self._group: TaskGroup | None = None
@@ -176,8 +178,9 @@ class Driver(Intake):
                 self.catching_up = True
                 self._tell(self.log[known:])
                 self.catching_up = False
-            if len(self.log) != known:
-                # Whoever moved it on may have had other agents, and other rules for them.
+            # Whoever moved it on may have had other agents, and other rules for them.
+            self._moved = self._moved or len(self.log) != known
+            if self._moved:
                 await self._check_fit()
             self._keep()
             self._next = self.tree.next_effect
@@ -191,6 +194,7 @@ class Driver(Intake):
         try:
             if self.fits is not None:
                 self.drift = self.fits(self.tree)
+            self._moved = False
         except BaseException:
             await self.tenure.give_up(self.tree.run_id)
             raise
