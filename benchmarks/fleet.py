@@ -57,6 +57,11 @@ async def go_on(store: SQLiteStore) -> Numbers:
     return {"resume": took * 1e3, "queue": (perf_counter() - start) * 1e3}
 
 
+def size_of(folder: Path, pattern: str) -> int:
+    """Return the bytes of some files."""
+    return sum(path.stat().st_size for path in folder.glob(pattern))
+
+
 async def held(count: int) -> float:
     """Return the kB of one of `count` parked runtimes in memory, each with its journal in a file."""
     with tempfile.TemporaryDirectory() as folder:
@@ -106,7 +111,7 @@ async def measure(args: argparse.Namespace) -> Iterable[Row]:
         finally:
             for store in stores.values():
                 await store.close()
-        size = sum(path.stat().st_size for path in folder.glob("parked.db*")) / many / 1e3
+        size = size_of(folder, "parked.db*") / many / 1e3
     memory = await held(50 if args.quick else HELD)
     sizes = await appended()
     return [
