@@ -25,11 +25,13 @@ from overt.stores import SQLiteStore
 pytestmark = pytest.mark.anyio
 
 
-async def test_one_store_of_many_releases(tmp_path: Path) -> None:
-    """Every journal there is, in one file, with one from the future among them."""
+@pytest.mark.parametrize("schema", range(1, SCHEMA + 1))
+async def test_a_store_of_an_earlier_release(schema: int, tmp_path: Path) -> None:
+    """Every journal there is of it, in one file, with one from the future among them."""
+    paths = [path for path in PATHS if path.stem.startswith(f"v{schema}_")]
     file = tmp_path / "runs.db"
     store = SQLiteStore(file)
-    for path in PATHS:
+    for path in paths:
         await stored(path, store)
     future = records(PATHS[0])
     text = json.dumps(json.loads(future[0].text) | {"v": SCHEMA + 1, "mood": "strange"})
@@ -38,7 +40,7 @@ async def test_one_store_of_many_releases(tmp_path: Path) -> None:
     await store.close()
 
     store = SQLiteStore(file)
-    for path in PATHS:
+    for path in paths:
         name, case = name_of(path), RUNS[name_of(path)]
         runtime: Runtime[Any] = await Runtime.open(case.agent, name, **case.options(store))
         result: TaskResult[Any] = await runtime.recover()
