@@ -150,6 +150,7 @@ RUNS = {
         partial(policed.asked, run_id="asked_continue", policy=ResumePolicy.CONTINUE),
         "wired", 500, policed.TELLER, options=policed.options,
     ),
+    "replied": Run(policed.replied, "wired", 1100, policed.TELLER, options=policed.options),
     "prompt_denied": Run(
         policed.prompt_denied, "GuardrailDenied: The prompt was denied by polite: say please.", 0, policed.HERALD,
         "error", policed.options,

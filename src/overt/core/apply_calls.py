@@ -217,7 +217,12 @@ def _call_returned(tree: Tree, fact: f.CallReturned) -> None:
         close_effect(tree, fact.effect)
     if wake.failing is None:
         wake.failing = fact.error
-    finish(wake, call_of(wake, fact.call), fact.output, fact.is_error, fact.metadata)
+    call, output = call_of(wake, fact.call), fact.output
+    if fact.given:
+        reply = wake.memory[call.key].reply
+        assert reply is not None
+        output = reply
+    finish(wake, call, output, fact.is_error, fact.metadata)
 
 
 def _call_reused(tree: Tree, fact: f.CallReused) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from overt.core import facts as f
 from overt.core.apply_policy import reopen_call
@@ -17,6 +17,7 @@ from overt.core.moves import (
     unhost,
     wake_of,
 )
+from overt.core.render import reply_of
 from overt.core.tree import Call, CallState, Memory, Node, RequestState, Tree, Wake
 from overt.result import State
 
@@ -153,13 +154,8 @@ def _ruled_by_answer(memory: Memory, call: Call, request: RequestState, fact: f.
         # The arguments that were shown, said again, change nothing.
         if fact.args != call.run_args:
             memory.edit = call.edit = fact.args
-    elif isinstance(data, dict) and set(cast("dict[str, object]", data)) == {"output"}:
-        output = cast("dict[str, object]", data)["output"]
-        memory.reply = (
-            output
-            if isinstance(output, str)
-            else json.dumps(output, separators=(",", ":"), ensure_ascii=False)
-        )
+    else:
+        memory.reply = reply_of(data)
 
 
 def _resolve_doubt(wake: Wake, call: Call, request: RequestState, fact: f.AnswerGiven) -> None:

@@ -138,7 +138,8 @@ def estimate(tree: Tree, node: Node, output: int | None) -> int:
     appended = node.bytes_since
     if node.wake is not None and node.wake.batch is not None:
         # The results of the finished batch go into the transcript with this call.
-        appended += sum(size(shown(call.output, tree.plan.max_result_chars)) for call in node.wake.batch)
+        limit = tree.plan.max_result_chars
+        appended += sum(size(shown(call.output, limit, call.id)) for call in node.wake.batch)
     return node.last_input + appended // 4 + (output if output is not None else node.last_output)
 
 

@@ -234,6 +234,8 @@ class CallReturned(NamedTuple):
     """JSON object."""
     error: ErrorSpec | None = None
     """Why the wake fails once the rest of its batch is through: a hook that saw the result has failed."""
+    given: bool = False
+    """The output is what an answer gave in the tool's place: it stands there, and not a second time here."""
 
 
 class CallReused(NamedTuple):

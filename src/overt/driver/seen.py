@@ -16,6 +16,7 @@ from pydantic_core import from_json
 from overt._frozen import trusted
 from overt.core import facts as f
 from overt.core.plan import load_plan
+from overt.core.render import reply_of
 from overt.core.tree import Checkpoint, Memory, Node, Once, Tree, Wake
 from overt.message import ToolCall
 
@@ -49,7 +50,7 @@ class SeenCall:
 class Asked:
     """A request, and the call that waits for its answer."""
 
-    __slots__ = ("call", "expires_at", "kind", "memory", "once")
+    __slots__ = ("call", "expires_at", "guard", "kind", "memory", "once")
 
     def __init__(self, question: f.Question, call: SeenCall | None, memory: Memory | None) -> None:
         self.kind: str = question.kind
@@ -57,6 +58,7 @@ class Asked:
         self.call: SeenCall | None = call
         self.memory: Memory | None = memory
         self.once: str | None = None
+        self.guard: bool = False
 
 
 class Seen:
@@ -244,12 +246,17 @@ class Seen:
         if memory is not None and fact.asked:
             memory.unsettled = False
 
-    def returned(self, fact: f.CallReturned, call: SeenCall) -> None:
-        """A call has its result."""
+    def returned(self, fact: f.CallReturned, call: SeenCall) -> str:
+        """A call has its result; return its output."""
         self._entered.pop(fact.effect, None)
         memory = self.memory(fact.handle, call)
-        if memory is not None:
-            _remember(memory, fact.output, is_error=fact.is_error, metadata=fact.metadata)
+        if memory is None:
+            return fact.output
+        output = fact.output
+        if fact.given and memory.reply is not None:
+            output = memory.reply
+        _remember(memory, output, is_error=fact.is_error, metadata=fact.metadata)
+        return output
 
     def memory(self, handle: str, call: SeenCall) -> Memory | None:
         """Return what is known of a call over all attempts; `None` of one that cannot be entered."""
@@ -272,11 +279,11 @@ class Seen:
         memory = self.memory(fact.handle, call)
         self._entered.pop(fact.effect, None)
         asked = self.asked[fact.request] = Asked(fact.question, call, memory)
-        asked.once = fact.once
+        asked.once, asked.guard = fact.once, fact.guard
         if memory is None:
             return
         if fact.guard:
-            memory.edit = None
+            memory.edit = memory.reply = None
         elif asked.kind != "in_doubt":
             memory.unsettled = False
 
@@ -293,6 +300,8 @@ class Seen:
             call = asked.call
             if fact.args != (call.args if call.edit is None else call.edit):
                 asked.memory.edit = call.edit = fact.args
+        elif fact.ok and asked.guard and asked.memory is not None:
+            asked.memory.reply = reply_of(data)
         return asked
 
 
