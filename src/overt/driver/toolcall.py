@@ -11,7 +11,7 @@ import anyio
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from overt._canonical import dump_exact, encode, load_exact
+from overt._canonical import NotJson, dump_exact, encode, load_exact
 from overt._frozen import trusted
 from overt._question import Question
 from overt._text import clean, told
@@ -128,7 +128,7 @@ class Entry:
             await self.driver.check_claim()
             try:
                 value = await fn()
-                text = dump_exact(value, annotation)
+                text = self._kept(label, value, annotation)
             except Exception as error:
                 await self.driver.step(i.OnceEnd(self.effect.id, label, None, failure(error)))
                 raise
@@ -136,6 +136,14 @@ class Entry:
         finally:
             self.inside.discard(label)
         return value
+
+    def _kept(self, label: str, value: object, annotation: object) -> str:
+        try:
+            return dump_exact(value, annotation)
+        except NotJson as error:
+            raise NotJson(
+                f"once({label!r}) of tool {self.call.name!r} returned what cannot be kept: {error}"
+            ) from error
 
 
 def failure(error: BaseException) -> str:
