@@ -8,6 +8,19 @@ from __future__ import annotations
 from overt.journal.memory import MemoryStore
 from overt.journal.record import Record
 from overt.journal.sqlite import SQLiteStore
-from overt.journal.store import Claim, ImmediateStore, Owner, RunInfo, Store
+from overt.journal.store import Change, Claim, ImmediateStore, OpenRequest, Owner, RunInfo, Store
+from overt.journal.wrapper import StoreWrapper
 
-__all__ = ("Claim", "ImmediateStore", "MemoryStore", "Owner", "Record", "RunInfo", "SQLiteStore", "Store")
+__all__ = (
+    "Change",
+    "Claim",
+    "ImmediateStore",
+    "MemoryStore",
+    "OpenRequest",
+    "Owner",
+    "Record",
+    "RunInfo",
+    "SQLiteStore",
+    "Store",
+    "StoreWrapper",
+)

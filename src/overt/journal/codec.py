@@ -2,7 +2,8 @@
 
 A record is `{"v": 1, "at": microseconds, "facts": [...]}`. A fact is an object with its `kind`; fields that have
 their default are left out, and so is `handle` where it is the one of the fact before. Field names are the ones in
-`overt.core.facts`, which is therefore the description of the format.
+`overt.core.facts`, which is therefore the description of the format. `v` is the schema of all facts of the record;
+records of an earlier one are brought to the present one when they are read (`overt.journal.upcasts`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pydantic_core import from_json, to_json
 from overt.core import facts as f
 from overt.errors import JournalCorrupt, UnsupportedSchema
 from overt.journal.record import Record
+from overt.journal.upcasts import UPCASTS, upcast
 
 __all__ = ("SCHEMA", "decode", "encode", "plain_fields", "record")
 
@@ -141,10 +143,10 @@ _NESTED: dict[type, dict[str, Callable[[Any], Any]]] = {
 
 
 def decode(run_id: str, rec: Record) -> tuple[int, list[f.Fact]]:
-    """Return time (microseconds since 1970) and facts of a record.
+    """Return time (microseconds since 1970) and facts of a record, of this schema or an earlier one.
 
     Raises:
-        JournalCorrupt: The record is damaged; names run and position.
+        JournalCorrupt: The record is damaged; names run, position and the kind of the fact.
         UnsupportedSchema: A newer release wrote it.
     """
     where = f"run {run_id}, position {rec.position}"
@@ -153,17 +155,16 @@ def decode(run_id: str, rec: Record) -> tuple[int, list[f.Fact]]:
         version = row["v"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise JournalCorrupt(f"{where}: the record is no journal record ({type(error).__name__})") from error
-    if type(version) is not int or version < 1:
-        raise JournalCorrupt(f"{where}: the record has schema {version!r}, which no release has written")
-    if version > SCHEMA:
-        raise UnsupportedSchema(
-            f"{where}: the record has schema {version!r}, this release reads up to {SCHEMA}; use a newer overt"
-        )
+    if version != SCHEMA or type(version) is not int:
+        row = _of_this_schema(where, row, version)
     facts: list[f.Fact] = []
     handle: str | None = None
+    kind: Any = None
     try:
         for fields in row["facts"]:
-            cls = f.FACTS[fields.pop("kind")]
+            kind = None
+            kind = fields.pop("kind")
+            cls = f.FACTS[kind]
             if "handle" in cls._fields:
                 handle = fields.setdefault("handle", handle)
                 if handle is None:
@@ -174,14 +175,35 @@ def decode(run_id: str, rec: Record) -> tuple[int, list[f.Fact]]:
             fact = cls(**fields)
             _check(fact)
             facts.append(fact)
+        kind = None
         at = row["at"]
         if type(at) is not int:
             raise TypeError(f"at is {at!r}")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise JournalCorrupt(f"{where}: a fact cannot be read ({type(error).__name__}: {error})") from error
+        what = "a fact" if kind is None else f"a fact of kind {kind!r:.80}"
+        if isinstance(kind, str) and kind not in f.FACTS:
+            raise JournalCorrupt(f"{where}: {what} cannot be read: there is no such kind") from error
+        raise JournalCorrupt(f"{where}: {what} cannot be read ({type(error).__name__}: {error})") from error
     if len(facts) != rec.count:
         raise JournalCorrupt(f"{where}: the record holds {len(facts)} facts, the store says {rec.count}")
     return at, facts
+
+
+def _of_this_schema(where: str, row: dict[str, Any], version: object) -> dict[str, Any]:
+    """Bring a record of another schema to this one."""
+    if type(version) is not int or version < min(UPCASTS, default=SCHEMA):
+        raise JournalCorrupt(f"{where}: the record has schema {version!r}, which no release has written")
+    if version > SCHEMA:
+        raise UnsupportedSchema(
+            f"{where}: the record has schema {version!r}, this release reads up to {SCHEMA}; use a newer overt"
+        )
+    try:
+        return upcast(row, to=SCHEMA, upcasts=UPCASTS)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise JournalCorrupt(
+            f"{where}: the record of schema {version} cannot be brought to schema {SCHEMA} "
+            f"({type(error).__name__}: {error})"
+        ) from error
 
 
 def _encode_payload(payload: object) -> str:
