@@ -27,6 +27,7 @@ MEASURES: list[tuple[str, str, dict[str, str]]] = [
     ("crowd-thinking", "benchmarks.crowd", {"THINK": "0.05"}),
     ("park", "benchmarks.park", {}),
     ("disk", "benchmarks.disk", {}),
+    ("encryption", "benchmarks.encryption", {}),
     ("fleet", "benchmarks.fleet", {}),
     ("imports", "benchmarks.imports", {}),
 ]

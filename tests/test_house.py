@@ -93,6 +93,7 @@ TWO_POSITIONAL = {
     "overt.Runtime.run_turn": "handle and prompt",
     "overt.Runtime.spawn": "parent and agent",
     "overt.Runtime.tool_result": "handle and call id",
+    "overt.stores.EncryptedStore": "the store and its key",
     "overt.Runtime.wake": "handle and prompt",
     "overt.ToolContext.once": "label and function",
     "overt.stores.Record": "position and count; one is made for every append",

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from overt.journal.encrypted import EncryptedStore
 from overt.journal.memory import MemoryStore
 from overt.journal.record import Record
 from overt.journal.sqlite import SQLiteStore
@@ -14,6 +15,7 @@ from overt.journal.wrapper import StoreWrapper
 __all__ = (
     "Change",
     "Claim",
+    "EncryptedStore",
     "ImmediateStore",
     "MemoryStore",
     "OpenRequest",

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from os import PathLike
@@ -250,3 +250,38 @@ class StoreWrapper(Store):
     async def delete(self, run_id: str, *, now: datetime, force: bool = False) -> None: ...
     async def wait(self, run_id: str, *, after: int, timeout: float | None = None) -> int: ...
     async def close(self) -> None: ...
+
+class EncryptedStore(StoreWrapper):
+    def __init__(
+        self,
+        inner: Store,
+        key: str | bytes,
+        *,
+        old_keys: Iterable[str | bytes] = (),
+        allow_plain: bool = False,
+    ) -> None: ...
+    @staticmethod
+    def generate_key() -> str: ...
+    @property
+    def key_id(self) -> str: ...
+    async def create(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        agent: str,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
+    ) -> Claim: ...
+    async def append(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        after: int,
+        epoch: int,
+        change: Change,
+        release: bool = False,
+    ) -> str | None: ...
+    async def read(self, run_id: str, *, after: int = 0) -> Sequence[Record]: ...

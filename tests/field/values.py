@@ -11,6 +11,7 @@ import enum
 import json
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -21,7 +22,7 @@ import anyio
 from pydantic import BaseModel
 
 from overt import Agent, Answer, Runtime, ToolContext, tool
-from overt.stores import SQLiteStore
+from overt.stores import SQLiteStore, Store
 from overt.testing import MockModel, Reply, call, say
 
 T = TypeVar("T")
@@ -148,10 +149,13 @@ FIRST: list[Reply] = [[*(call("keep", name=name) for name in VALUES), call("take
 KEEPER = Agent("keeper", does="keeps", tools=[keep, take], model=MockModel(FIRST), deps_type=Book)
 
 
+open_store: Callable[[str], Store] = SQLiteStore
+
+
 async def main(*given: str) -> None:
     """Answer the run, and say what came back."""
     (path,) = given
-    store, book = SQLiteStore(path), Book(second=True)
+    store, book = open_store(path), Book(second=True)
     runtime = await Runtime.open(KEEPER, RUN, store=store, deps=book)
     answers: list[Answer[Any]] = []
     for request in runtime.pendings():
