@@ -71,7 +71,8 @@ class Runtime(Reading[OutputT]):
         policy = ResumePolicy(options.get("resume_policy", ResumePolicy.REWIND))
         self._agent = agent
         _, plan_text = plan_of(agent, options)
-        self._history = history_given(options.get("history", ()))
+        crew = crew_of(agent, options)
+        self._history = history_given(options.get("history", ()), redaction=crew.redaction)
         first = None
         if tree is None:
             tree, log = Tree(), []
@@ -79,7 +80,7 @@ class Runtime(Reading[OutputT]):
                 clean(options.get("run_id") or secrets.token_hex(16)), agent.name, policy.value, plan_text
             )
         self._driver = Driver(
-            crew_of(agent, options),
+            crew,
             MemoryStore() if store is None else store,
             clock,
             private=store is None,
@@ -125,6 +126,8 @@ class Runtime(Reading[OutputT]):
             raise UsageError("Runtime.open needs the store the run is in: store=SQLiteStore(path)")
         check_store(store)
         tree, log = await load(store, run_id)
+        # Named once, they stay unrecorded: whoever goes on with the run need not know of them.
+        given.setdefault("redact", tree.plan.redact)
         runtime = cast("Runtime[T]", cls.__new__(cls))
         runtime._prepare(cast("Agent[Any, Any]", agent), given, tree, log)
         check_drift(tree, runtime._driver.crew, agent.name, frozenset(given))

@@ -727,6 +727,7 @@ class Options(TypedDict, Generic[DepsT], total=False):
     shutdown: float
     claim: float
     max_result_chars: int
+    redact: Sequence[str]
     retry: RetryPolicy
 
 # ---------------------------------------------------------------- agents and runs

@@ -54,6 +54,8 @@ class Plan(NamedTuple):
     output_guards: tuple[str, ...] = ()
     before_tool: bool = False
     on_limit: bool = False
+    redact: tuple[str, ...] = ()
+    """Names of fields whose values are not recorded."""
 
     def dump(self) -> str:
         """Return the plan as canonical JSON."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from overt._output import OutputSpec
+from overt._redaction import Redaction
 from overt.completion import Completion
 from overt.core.delegation import offers_delegates, offers_task
 from overt.core.tree import Node
@@ -204,3 +205,9 @@ class Crew:
     """Seconds."""
     watched: bool = False
     """Whether the host is told of handles, or of metrics, as they come."""
+    redaction: Redaction | None = None
+    """What is left out of results, questions and errors; `None` for nothing."""
+
+    def redact(self, text: str) -> str:
+        """Return a text as it may be recorded."""
+        return text if self.redaction is None else self.redaction.text(text)

@@ -14,6 +14,7 @@ from pydantic_core import from_json
 from overt._canonical import NotJson, dump_exact, encode, load_exact
 from overt._frozen import trusted
 from overt._question import Question
+from overt._redaction import Redaction
 from overt._text import clean, told
 from overt.core import facts as f
 from overt.core import inputs as i
@@ -46,10 +47,11 @@ class Asking(BaseException):
     """Leaves a tool that asks. Derives from BaseException so that a handler for errors does not take it for one."""
 
 
-def core_question(question: Question, call: Call) -> f.Question:
+def core_question(question: Question, call: Call, redaction: Redaction | None) -> f.Question:
     """Return a question as the core keeps it, with the call it is bound to."""
+    given: JsonValue = question.data if redaction is None else redaction.value(question.data)
     data: dict[str, JsonValue] = {
-        **question.data,
+        **cast("dict[str, JsonValue]", given),
         "call": {"tool": call.name, "arguments": json.loads(call.run_args)},
     }
     at = question.expires_at
@@ -97,7 +99,7 @@ class Entry:
                 f"ask inside once({min(self.inside)!r}): the block would run again; ask before it"
             )
         slot, self.asked = self.asked, self.asked + 1
-        wanted = core_question(question, self.call)
+        wanted = core_question(question, self.call, self.driver.crew.redaction)
         if slot < len(self.recorded) and self.left is None:
             request, _ = self.recorded[slot]
             if fits(request.question, wanted):
@@ -130,7 +132,8 @@ class Entry:
                 value = await fn()
                 text = self._kept(label, value, annotation)
             except Exception as error:
-                await self.driver.step(i.OnceEnd(self.effect.id, label, None, failure(error)))
+                why = self.driver.crew.redact(failure(error))
+                await self.driver.step(i.OnceEnd(self.effect.id, label, None, why))
                 raise
             await self.driver.step(i.OnceEnd(self.effect.id, label, text))
         finally:
@@ -178,9 +181,20 @@ async def perform_tool(driver: Driver, effect: CallTool, before: int) -> i.Input
         if member is not None and member.on_metric is not None:
             measure(driver, member, node, "tool", call.name, "error", since)
         raise
+    done = _redacted(driver, done)
     if member is not None and (member.hooks is not None or member.on_metric is not None):
-        return await _seen(driver, member, node, call, done, since, before)
+        # What a hook has of its own goes the same way.
+        return _redacted(driver, await _seen(driver, member, node, call, done, since, before))
     return done
+
+
+def _redacted(driver: Driver, done: i.Input) -> i.Input:
+    """Return what came of a tool as it may be recorded, and as everybody sees it from here on."""
+    if driver.crew.redaction is None or not isinstance(done, i.ToolDone):
+        return done
+    redact = driver.crew.redact
+    metadata = None if done.metadata is None else redact(done.metadata)
+    return done._replace(output=redact(done.output), metadata=metadata)
 
 
 async def _seen(
@@ -288,7 +302,9 @@ def _asked(effect: CallTool, entry: Entry) -> i.Input:
 def _returned(effect: CallTool, entry: Entry, call: Call, result: ToolResult) -> i.Input:
     question = question_of(result)
     if question is not None:
-        return i.ToolAsked(effect.id, core_question(question, call), len(entry.recorded))
+        return i.ToolAsked(
+            effect.id, core_question(question, call, entry.driver.crew.redaction), len(entry.recorded)
+        )
     metadata = None
     if result.metadata:
         metadata = encode(dict(result.metadata))
