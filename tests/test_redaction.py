@@ -154,7 +154,18 @@ async def waits(ctx: ToolContext) -> ToolResult:
     return pending(kind="k", prompt="well?", data={"card": SECRET, "shown": 1})
 
 
-TOOLS = [as_value, as_text, as_list, as_bytes, as_metadata, as_error, as_tool_error, in_once, asks, waits]
+TOOLS: list[Any] = [
+    as_value,
+    as_text,
+    as_list,
+    as_bytes,
+    as_metadata,
+    as_error,
+    as_tool_error,
+    in_once,
+    asks,
+    waits,
+]
 
 
 @POLICIES
