@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from overt.loop import Loop
     from overt.runtime import Runtime
     from overt.stream import RunStream
+    from overt.upgrade import Drift, Upgrade
     from overt.verifiers import TodoItem, all_todos_done, output_is, todo
 
 __all__ = (
@@ -99,6 +100,7 @@ __all__ = (
     "Completion",
     "DefinitionError",
     "Deny",
+    "Drift",
     "ErrorInfo",
     "Event",
     "Extend",
@@ -161,6 +163,7 @@ __all__ = (
     "ToolOverride",
     "ToolResult",
     "ToolSpec",
+    "Upgrade",
     "Usage",
     "UsageError",
     "UserMessage",
@@ -188,6 +191,7 @@ _LATER = {
     "BeforeTool": "overt.hooks",
     "Completion": "overt.completion",
     "Deny": "overt.guardrail",
+    "Drift": "overt.upgrade",
     "Event": "overt.events",
     "Guardrail": "overt.guardrail",
     "GuardrailEvent": "overt.guardrail",
@@ -205,6 +209,7 @@ _LATER = {
     "Runtime": "overt.runtime",
     "TodoItem": "overt.verifiers",
     "ToolOverride": "overt.hooks",
+    "Upgrade": "overt.upgrade",
     "all_todos_done": "overt.verifiers",
     "compactor": "overt.compaction",
     "output_is": "overt.verifiers",

@@ -20,9 +20,11 @@ from overt.message import Model, ModelSettings, SystemMessage
 from overt.models import resolve
 from overt.options import model_of
 from overt.tool import Tool
+from overt.upgrade import Upgrade
 
 __all__ = ("crew_of", "declared", "plan_of")
 
+NO_UPGRADE = Upgrade()
 NO_SETTINGS = ModelSettings.model_construct()  # built the ordinary way it would cost at import
 
 
@@ -172,6 +174,7 @@ def crew_of(entry: Agent[Any, Any], options: Mapping[str, Any]) -> Crew:
         guardrail_timeout=options.get("guardrail_timeout", 30.0),
         redaction=_redaction(options.get("redact", ())),
         watched=known.watched or house.on_metric is not None,
+        upgrade=options.get("upgrade") or NO_UPGRADE,
     )
 
 

@@ -702,6 +702,26 @@ class RunStream(Generic[OutputT]):
     async def __aexit__(self, *exc: object) -> None: ...
     async def result(self) -> TaskResult[OutputT]: ...
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    kind: Literal["entry", "agent", "tool", "arguments", "onReplay", "outputType", "guardrails", "rename"]
+    what: str
+    how: str
+    acceptable: bool
+    handle: str | None = None
+    agent: str | None = None
+    tool: str | None = None
+    call: str | None = None
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upgrade:
+    tools: Mapping[str, str] = ...
+    agents: Mapping[str, str] = ...
+    arguments: Callable[[str, dict[str, JsonValue]], Mapping[str, object]] | None = None
+    questions: Callable[[Request], Request | None] | None = None
+    def tool(self, name: str) -> str: ...
+    def agent(self, name: str) -> str: ...
+
 class Options(TypedDict, Generic[DepsT], total=False):
     model: Model | str
     deps: DepsT
@@ -729,6 +749,8 @@ class Options(TypedDict, Generic[DepsT], total=False):
     max_result_chars: int
     redact: Sequence[str]
     retry: RetryPolicy
+    upgrade: Upgrade
+    on_drift: Literal["refuse", "accept"]
 
 # ---------------------------------------------------------------- agents and runs
 

@@ -30,9 +30,18 @@ def plan(**options: Any) -> Plan:
     caps = options.pop("caps", {})
     wait_for = options.pop("hosted", ())
     policed = options.pop("policed", {})
+    called = options.pop("called", {})
+    tools = options.pop("tools", TOOLS)
     teams = {"a": ("b", "c"), "b": ("c",), "c": ()}
     agents = {
-        name: AgentPlan(name, team, dict(TOOLS), caps.get(name, f.Caps()), name in wait_for, **policed)
+        called.get(name, name): AgentPlan(
+            called.get(name, name),
+            tuple(sorted(called.get(one, one) for one in team)),
+            dict(tools),
+            caps.get(name, f.Caps()),
+            name in wait_for,
+            **policed,
+        )
         for name, team in teams.items()
     }
     return Plan(agents, **options)
@@ -403,6 +412,8 @@ def _check_wake(sim: Sim, node: Node) -> None:
         # Of a doubt about a wake that was cut off `on_pending` is told at once.
         left = [e for e in tree.open.values() if e.handle == node.id and e.id in wake.effects]
         assert all(wake.cut and isinstance(e, Notify) for e in left), "effects of a settled wake"
+    keys = [c.key for c in (wake.batch or ()) if c.key] if wake is not None else []
+    assert len(set(keys)) == len(keys), f"two calls of {node.id} have one key"
     _check_balanced(committed(tree, node, wake), node.id)
 
 

@@ -85,6 +85,7 @@ class PolicedMachine(Machine):
             "on_pending": True,
         }
         self.policed: dict[str, Any] = policed
+        self.called = {"b": "b", "c": "c"}
         self.sim = Sim(self.made(**policed), policy=policy)
         self.sim.begin(closes=closes)
 
@@ -122,7 +123,12 @@ class PolicedMachine(Machine):
                     pass
 
     def made(self, **policed: Any) -> Plan:
-        return plan(**{k: dict(v) if k == "caps" else v for k, v in self.declared.items()}, policed=policed)
+        delegates = {tool: self.called[slot] for tool, slot in policed["delegates"].items()}
+        declared = {k: dict(v) if k == "caps" else v for k, v in self.declared.items()}
+        return plan(**declared, policed=policed | {"delegates": delegates}, called=dict(self.called))
+
+    def planned(self, **changed: Any) -> Plan:
+        return self.made(**self.policed)
 
     @rule(
         guards=st.sampled_from([(), ("g",), ("h",)]),

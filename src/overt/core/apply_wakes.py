@@ -291,8 +291,7 @@ def _handle_closed(tree: Tree, fact: f.HandleClosed) -> None:
 
 def _forget_occurrence(wake: Wake, call: Call) -> None:
     if call.key:
-        base = f"{call.name}\0{call.args}"
-        wake.occurrences[base] -= 1
+        wake.occurrences[call.base] -= 1
         wake.claimed.discard(call.key)
 
 

@@ -9,6 +9,7 @@ from overt.core import facts as f
 from overt.core.desk import Desk
 from overt.core.ending import fail
 from overt.core.inputs import ChecksRuled, TextRuled
+from overt.core.origins import is_other
 from overt.core.replay import diverged_error, fits, match_delegations, unclaimed
 from overt.core.suspension import ask_of_guard, ask_of_wake
 from overt.core.tree import Call, CallState, Node, Tree, Wake
@@ -94,7 +95,11 @@ def _agreed(tree: Tree, wake: Wake, call: Call, ruling: f.RulingSpec) -> f.Rulin
     # Just before entry only a denial counts; what an answer changed is not what the rule was asked about then.
     agreed = call.approved or (memory.approval is not None and memory.edit is not None)
     if not agreed and memory.approval is not None and ruling.question is not None:
-        agreed = fits(tree.requests[memory.approval].question, ruling.question)
+        asked = tree.requests[memory.approval].question
+        if is_other(wake, call.name, call.args, delegates=call.task):
+            # The wording is made of the name and the arguments, which were others; the call it is about is the same.
+            asked = asked._replace(prompt=ruling.question.prompt)
+        agreed = fits(asked, ruling.question)
     return ruling._replace(ruling="approved", question=None) if agreed else ruling
 
 

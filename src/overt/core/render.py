@@ -160,7 +160,7 @@ def batch_messages(tree: Tree, batch: Sequence[Call], why: str) -> list[Message]
                 role="tool",
                 text=shown(text, limit, call.id),
                 call_id=call.id,
-                name=call.name,
+                name=call.said,
                 is_error=is_error,
                 metadata=metadata,
             )

@@ -16,7 +16,7 @@ from overt.request import Answer, Request
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
 
-__all__ = ("check_data", "text_of")
+__all__ = ("check_data", "fits_schema", "text_of")
 
 
 @lru_cache(maxsize=256)
@@ -42,6 +42,11 @@ def text_of(answer: Answer[Any]) -> str | None:
             f"the data of the answer to {answer.id} cannot be recorded: {error}", places=(str(error),)
         ) from error
     return text
+
+
+def fits_schema(schema: str | None, data: str | None) -> bool:
+    """Whether recorded data fits a recorded schema; `None` for a schema takes anything."""
+    return schema is None or _validator(schema).is_valid(None if data is None else json.loads(data))
 
 
 def check_data(request: Request, data: JsonValue) -> None:

@@ -18,6 +18,7 @@ from overt.message import Model, ModelSettings, SystemMessage, ToolSpec
 from overt.policy import LimitDecision, LimitInfo
 from overt.request import Answer, Request, WaitFor
 from overt.tool import AnyTool, ToolResult
+from overt.upgrade import Upgrade
 
 __all__ = ("AnyCallable", "Canonical", "Crew", "House", "Kit", "Member", "RunnableTool")
 
@@ -207,7 +208,14 @@ class Crew:
     """Whether the host is told of handles, or of metrics, as they come."""
     redaction: Redaction | None = None
     """What is left out of results, questions and errors; `None` for nothing."""
+    upgrade: Upgrade = field(default_factory=Upgrade)
+    """What has changed in the code since runs were stored."""
 
     def redact(self, text: str) -> str:
         """Return a text as it may be recorded."""
         return text if self.redaction is None else self.redaction.text(text)
+
+    def of(self, agent: str) -> Member | None:
+        """Return an agent by the name the run has for it; also where nobody has taken the run since it changed."""
+        member = self.members.get(agent)
+        return self.members.get(self.upgrade.agent(agent)) if member is None else member

@@ -24,9 +24,10 @@ from overt.core.replay import fits
 from overt.core.suspension import public_answer
 from overt.core.tree import Call, Memory, Node, RequestState
 from overt.core.views import answers_of
-from overt.driver.asking import Failed, call_hook, result_of
+from overt.driver.asking import Failed, call_hook, result_of, short
 from overt.driver.context import describe, let_through, run_user_code
 from overt.driver.metering import measure
+from overt.driver.upgrading import UpgradeFailed, question_now
 from overt.errors import ToolError, UsageError
 from overt.hooks import AfterTool, ToolOverride
 from overt.message import ToolCall
@@ -84,6 +85,8 @@ class Entry:
         )
         self.asked: int = 0
         self.left: tuple[f.Question, int] | None = None
+        self.failed: f.ErrorSpec | None = None
+        """Why nobody can tell whether a question has its answer."""
         self.inside: set[str] = set()
         self.over: bool = False
         """Whether the tool has been left: what it left running may ask nothing any more."""
@@ -102,12 +105,27 @@ class Entry:
         wanted = core_question(question, self.call, self.driver.crew.redaction)
         if slot < len(self.recorded) and self.left is None:
             request, _ = self.recorded[slot]
-            if fits(request.question, wanted):
+            if fits(request.question, wanted) or await self._fits_now(request, wanted):
                 return cast("Answer[JsonValue]", public_answer(request))
         # The first question that has no answer is the one that is asked: tasks of one group may all come here.
         if self.left is None:
             self.left = (wanted, slot)
         raise Asking
+
+    async def _fits_now(self, request: RequestState, wanted: f.Question) -> bool:
+        """Whether the host says that what is asked now is what was answered."""
+        upgrade = self.driver.crew.upgrade
+        if upgrade.questions is None:
+            return False
+        try:
+            question = question_now(self.driver.tree, request, wanted, upgrade)
+        except UpgradeFailed as failed:
+            self.failed = f.ErrorSpec("UpgradeFailed", short(str(failed)), "hook")
+            return False
+        if question is None:
+            return False
+        await self.driver.step(i.QuestionFits(self.effect.id, request.id, question))
+        return True
 
     async def once(self, label: str, fn: Callable[[], Awaitable[T]], annotation: object, /) -> T:
         """Run `fn`, or return what it returned before."""
@@ -296,7 +314,7 @@ def _context(driver: Driver, entry: Entry, node: Node, call: Call) -> ToolContex
 def _asked(effect: CallTool, entry: Entry) -> i.Input:
     assert entry.left is not None
     question, slot = entry.left
-    return i.ToolAsked(effect.id, question, slot)
+    return i.ToolAsked(effect.id, question, slot, entry.failed)
 
 
 def _returned(effect: CallTool, entry: Entry, call: Call, result: ToolResult) -> i.Input:
