@@ -339,6 +339,7 @@ async def test_the_key_shows_nowhere(path: Path, caplog: pytest.LogCaptureFixtur
         (None, "NoneType"),
         (KEY[:-2], "a text of 42 characters"),
     ],
+    ids=["short", "empty", "letters", "few bytes", "no bytes", "none", "cut off"],
 )
 def test_what_is_no_key_is_refused_without_being_shown(key: Any, told: str) -> None:
     for options in ({"key": key}, {"key": KEY, "old_keys": [key]}):
