@@ -123,11 +123,13 @@ async def test_every_drift_is_listed_in_one_error() -> None:
     assert await facts_of(store) == before
     runtime = await Runtime.open(changed, RUN, model=model, store=store, on_drift="accept", guardrails=[])
     assert await facts_of(store) == before, "opening wrote something"
-    await runtime.recover()
+    await runtime._driver.acquire()
+    await runtime._driver.release()
     assert len(await accepted(store)) == 4
     # It is the run's from then on: nobody has to accept it again, and it is not recorded again.
     again = await Runtime.open(changed, RUN, model=model, store=store, guardrails=[])
-    await again.recover()
+    left = await again.recover()
+    assert [r.path[-1] for r in left.pendings] == ["d.4"]
     assert len(await accepted(store)) == 4
 
 
@@ -313,6 +315,7 @@ async def test_an_agent_that_comes_back_goes_on() -> None:
     runtime = await Runtime.open(lead, RUN, model=script, store=store)
     done = await runtime.resume(Answer(id=runtime.pendings()[0].id, ok=True, data="x"))
     assert (done.status, done.text) == ("done", "end")
+    assert results(runtime, "root/lead.1") == [("ok", False)]
 
 
 # ------------------------------------------------------------------ arguments a schema refuses
@@ -369,7 +372,9 @@ async def test_a_call_whose_result_a_replay_would_not_find_again() -> None:
     with pytest.raises(SpecDrift, match="no longer takes the arguments of the call c1") as caught:
         await Runtime.open(worker(other, PAY), "rewind", model=later, store=store)
     assert "a replay then makes that call anew, as another one" in caught.value.drifts[0].how
-    runtime = await Runtime.open(worker(other, PAY), "rewind", model=later, store=store, on_drift="accept")
+    taken = await Runtime.open(worker(other, PAY), "rewind", model=later, store=store, on_drift="accept")
+    await taken.recover()
+    runtime = await Runtime.open(worker(other, PAY), "rewind", model=later, store=store)
     done = await runtime.resume(Answer(id=runtime.pendings()[0].id, ok=True, data="x"))
     assert (done.text, booked) == ("end", [1, 1, [1]])
 

@@ -25,6 +25,7 @@ from overt.core import facts as f
 from overt.errors import SpecDrift
 from overt.stores import MemoryStore, SQLiteStore, Store
 from overt.testing import MockModel, call, say
+from overt.testing.crashing import Crashed, CrashingStore
 
 pytestmark = pytest.mark.anyio
 policies = pytest.mark.parametrize("policy", list(ResumePolicy))
@@ -258,6 +259,25 @@ async def test_what_was_approved_with_other_arguments(policy: ResumePolicy) -> N
         assert result.pending.data["call"] == {"tool": "ask_more", "arguments": {}}
         result = await runtime.resume(Answer(id=result.pending.id, ok=True), policy=ResumePolicy.CONTINUE)
     assert result.text == "end"
+    assert did == [("paid", "5 EUR")]
+
+
+async def test_what_was_approved_with_other_arguments_before_a_replay_was_cut_off() -> None:
+    """Nothing but what is remembered has them: the replayed call runs with them, in their new form."""
+    store = MemoryStore()
+    guarded = worker(tool(_book_cents, name="pay"), guardrails=[require_approval("pay")])
+    await park(store, guarded, ResumePolicy.REWIND, call("pay", cents=7))
+    crashing = CrashingStore(store, crash_at=2)
+    between = await Runtime.open(guarded, RUN, model=MockModel([]), store=crashing)
+    edited = Answer(id=between.pendings()[0].id, ok=True, data={"arguments": {"cents": 5}})
+    with pytest.raises(BaseException) as died:  # noqa: PT011  # bare, or in a group
+        await between.resume(edited)
+    assert isinstance(died.value, Crashed | BaseExceptionGroup)
+    assert isinstance((await facts_of(store))[-1], f.ModelCalled)
+    later = worker(tool(_book_amount, name="pay"), guardrails=[require_approval("pay")])
+    model = MockModel([call("pay", amount="7 EUR"), say("end")])
+    runtime = await Runtime.open(later, RUN, model=model, store=store, upgrade=UPGRADE)
+    assert (await runtime.recover()).text == "end"
     assert did == [("paid", "5 EUR")]
 
 
