@@ -243,8 +243,11 @@ class Wake:
         """Whether the guardrails have let it pass."""
         self.verdicts: list[tuple[bool, str, int]] = []
         """The gate's judgements of this attempt."""
-        self.extended: str | None = None
-        """The cap that was just raised or decided upon: where it still stops the wake, the wake stops."""
+        self.extended: tuple[str, str, str] | None = None
+        """The cap that was just decided upon: limit, whose, and what was spent of it.
+
+        Where it still stops the wake, the wake stops; what it has left room for, others may have taken.
+        """
         self.failing: ErrorSpec | None = None
         """Why the wake fails once its batch is through."""
         self.offers: tuple[str, ...] | None = None
