@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from overt.agent import Agent
 from overt.clock import Clock, SystemClock
+from overt.context import ToolContext
+from overt.doubt import Doubt, Failed, Resolution, Resolver, Retry, Succeeded
 from overt.errors import DefinitionError, MissingDeps, NoModel, OvertError, RunStopped, ToolError, UsageError
 from overt.handle import Handle
 from overt.journal.store import Store
@@ -45,7 +47,7 @@ from overt.policy import (
 )
 from overt.request import Answer, ReplayedCall, Request, WaitFor
 from overt.result import ErrorInfo, Limit, Replay, State, Status, TaskResult, Verdict
-from overt.tool import AnyTool, Tool, ToolContext, ToolDecorator, ToolResult, pending, tool
+from overt.tool import AnyTool, Tool, ToolDecorator, ToolResult, pending, tool
 
 if TYPE_CHECKING:
     from overt.compaction import compactor
@@ -99,9 +101,11 @@ __all__ = (
     "Completion",
     "DefinitionError",
     "Deny",
+    "Doubt",
     "ErrorInfo",
     "Event",
     "Extend",
+    "Failed",
     "FilePart",
     "Guardrail",
     "GuardrailEvent",
@@ -135,7 +139,10 @@ __all__ = (
     "Replay",
     "ReplayedCall",
     "Request",
+    "Resolution",
+    "Resolver",
     "ResumePolicy",
+    "Retry",
     "Ruling",
     "RunStopped",
     "RunStream",
@@ -145,6 +152,7 @@ __all__ = (
     "Stop",
     "Store",
     "StreamingModel",
+    "Succeeded",
     "Suspend",
     "SystemClock",
     "SystemMessage",

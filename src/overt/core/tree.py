@@ -49,6 +49,7 @@ class RequestState:
         "limit",
         "once",
         "question",
+        "resolve_error",
         "slot",
         "status",
         "wake",
@@ -72,6 +73,8 @@ class RequestState:
         """The open `AskHost` effect, or 0."""
         self.host_error: str | None = None
         """What a `wait_for` raised instead of answering."""
+        self.resolve_error: str | None = None
+        """What a tool's own lookup raised instead of saying what became of its call."""
         self.guard: bool = False
         """Whether a guardrail asks about the call, and not the tool."""
         self.about: str | None = None

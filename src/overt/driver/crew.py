@@ -11,6 +11,7 @@ from overt._output import OutputSpec
 from overt.completion import Completion
 from overt.core.delegation import offers_delegates, offers_task
 from overt.core.tree import Node
+from overt.doubt import Resolver
 from overt.handle import Handle
 from overt.hooks import Hooks, MetricEvent
 from overt.message import Model, ModelSettings, SystemMessage, ToolSpec
@@ -50,6 +51,8 @@ class RunnableTool(Protocol):
     def is_async(self) -> bool: ...
     @property
     def takes_context(self) -> bool: ...
+    @property
+    def resolve(self) -> Resolver[Any] | None: ...
     @property
     def __wrapped__(self) -> AnyCallable: ...
     def canonical(self, raw: Mapping[str, object] | str) -> str: ...
