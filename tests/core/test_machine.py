@@ -51,14 +51,21 @@ class Machine(RuleBasedStateMachine):
         hosted=st.sampled_from([(), (), ("a",), ("c",)]),
         closes=st.booleans(),
         on_pending=st.booleans(),
+        resolves=st.sampled_from([(), ("u",), ("ask", "t", "u")]),
     )
     def start(
-        self, root: f.Caps, a: f.Caps, b: f.Caps, policy: str, hosted: Any, closes: bool, on_pending: bool
+        self,
+        root: f.Caps,
+        a: f.Caps,
+        b: f.Caps,
+        policy: str,
+        hosted: Any,
+        closes: bool,
+        on_pending: bool,
+        resolves: tuple[str, ...],
     ) -> None:
-        self.sim = Sim(
-            plan(caps={"a": a, "b": b}, root=root, hosted=hosted, inbox_cap=2, on_pending=on_pending),
-            policy=policy,
-        )
+        options: dict[str, Any] = {"inbox_cap": 2, "on_pending": on_pending, "resolves": resolves}
+        self.sim = Sim(plan(caps={"a": a, "b": b}, root=root, hosted=hosted, **options), policy=policy)
         self.sim.begin(closes=closes)
 
     def step(self, inp: i.Input) -> None:
@@ -121,10 +128,15 @@ class Machine(RuleBasedStateMachine):
                 self.step(i.OnceBegin(effect.id, "l"))
 
     @precondition(lambda self: self.sim.effects(AskHost))
-    @rule(n=small, ok=st.sampled_from([None, True, False]))
-    def host(self, n: int, ok: bool | None) -> None:
+    @rule(
+        n=small,
+        ok=st.sampled_from([None, True, False]),
+        outcome=st.sampled_from(["succeeded", "failed", "retry"]),
+    )
+    def host(self, n: int, ok: bool | None, outcome: str) -> None:
         effect = self.pick(AskHost, n)
-        self.step(i.HostDone(effect.id, None if ok is None else self.spec(effect.request, ok)))
+        answer = None if ok is None else self.spec(effect.request, ok, outcome)
+        self.step(i.HostDone(effect.id, answer, None if ok is not None or outcome != "failed" else "E: no"))
 
     @precondition(lambda self: self.sim.effects(Notify))
     @rule(n=small)
