@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tests.golden import policed
+from tests.golden import doubted, policed
 
 from overt import Agent, Answer, Budget, InboxItem, ResumePolicy, Runtime, TaskResult, ToolContext, tool
 from overt.stores import Store
@@ -167,5 +167,6 @@ RUNS = {
     "budget_stopped": Run(policed.budget_stopped, "dug", 200, policed.MINER, options=policed.stopping),
     "checks_cut_off": Run(policed.checks_cut_off, "wired", 1100, policed.TELLER, options=policed.options),
     "judging_cut_off": Run(policed.judging_cut_off, '{"count":3}', 700, policed.CHIEF, options=policed.options),
+    "resolved": Run(doubted.resolved, "paid", 400, doubted.PAYER, options=doubted.options),
     "limit_cut_off": Run(policed.limit_cut_off, "dug", 200, policed.MINER, options=policed.asking),
 }  # fmt: skip
