@@ -128,9 +128,9 @@ class ToolContext(Generic[CtxT]):
 
         Use it for an effect that must not be repeated: a tool that asks runs again from its first line for every
         answer, and under the default policy, `ResumePolicy.REWIND`, resuming a parked run replays the whole suspended
-        wake. If the process dies inside `fn`, nobody knows whether the effect happened: the run then asks, with a
-        request of kind `in_doubt`. `@tool(on_replay="reuse")` says the same of a whole tool, and
-        `ctx.idempotency_key` hands the question to the service behind it.
+        wake. If the process dies inside `fn`, nobody knows whether the effect happened: the run then asks, the tool's
+        own `resolve` first where it has one, then with a request of kind `in_doubt`. `@tool(on_replay="reuse")` says
+        the same of a whole tool, and `ctx.idempotency_key` hands the question to the service behind it.
 
         Args:
             label: Name of the block, unique within the tool.
