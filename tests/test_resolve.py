@@ -234,6 +234,25 @@ async def test_a_wait_for_that_passes_too_parks_the_run_once_both_have() -> None
     assert "sk-abcdefghijklmnop1234567890" not in whole + str(result)
 
 
+async def test_what_was_wrong_is_told_of_the_last_time_it_was_asked() -> None:
+    world = World("reuse", ValueError("not yet"), None)
+    asked = anyio.Event()
+
+    async def wait_for(request: Request) -> Answer[Any] | None:
+        if len(world.doubts) == 1:
+            asked.set()
+            await anyio.sleep_forever()
+        return None
+
+    runtime = await cut_off(world, world.agent(), wait_for=wait_for)
+    async with anyio.create_task_group() as group:
+        group.start_soon(runtime.recover)
+        await asked.wait()
+        group.cancel_scope.cancel()
+    result = await runtime.recover()
+    assert (result.status, len(world.doubts), result.error) == ("pending", 2, None)
+
+
 WRONG: list[tuple[Any, str]] = [
     (ValueError("cannot reach it"), "ValueError: cannot reach it"),
     (BaseExceptionGroup("g", [OSError("a")]), "OSError: a"),

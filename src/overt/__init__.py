@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from overt.agent import Agent
 from overt.clock import Clock, SystemClock
 from overt.context import ToolContext
-from overt.doubt import Doubt, Failed, Resolution, Resolver, Retry, Succeeded
 from overt.errors import DefinitionError, MissingDeps, NoModel, OvertError, RunStopped, ToolError, UsageError
 from overt.handle import Handle
 from overt.journal.store import Store
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from overt.compaction import compactor
     from overt.completion import Attempt, Completion
     from overt.delegate import AgentTool
+    from overt.doubt import Doubt, Failed, Resolution, Resolver, Retry, Succeeded
     from overt.events import Event
     from overt.guardrail import (
         Allow,
@@ -196,7 +196,9 @@ _LATER = {
     "BeforeTool": "overt.hooks",
     "Completion": "overt.completion",
     "Deny": "overt.guardrail",
+    "Doubt": "overt.doubt",
     "Event": "overt.events",
+    "Failed": "overt.doubt",
     "Guardrail": "overt.guardrail",
     "GuardrailEvent": "overt.guardrail",
     "Hooks": "overt.hooks",
@@ -208,9 +210,13 @@ _LATER = {
     "OutputGuardrail": "overt.guardrail",
     "PromptEvent": "overt.guardrail",
     "PromptGuardrail": "overt.guardrail",
+    "Resolution": "overt.doubt",
+    "Resolver": "overt.doubt",
+    "Retry": "overt.doubt",
     "Ruling": "overt.guardrail",
     "RunStream": "overt.stream",
     "Runtime": "overt.runtime",
+    "Succeeded": "overt.doubt",
     "TodoItem": "overt.verifiers",
     "ToolOverride": "overt.hooks",
     "all_todos_done": "overt.verifiers",

@@ -9,7 +9,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import FrameType
-from typing import Any, Concatenate, Generic, Literal, Never, ParamSpec, Protocol, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    Never,
+    ParamSpec,
+    Protocol,
+    cast,
+    overload,
+)
 
 from pydantic import JsonValue
 from typing_extensions import TypeForm, TypeVar
@@ -21,10 +32,12 @@ from overt._schema import Parameters
 from overt._signature import read_signature
 from overt._text import clean
 from overt.context import ToolContext
-from overt.doubt import Resolver, check_resolver
 from overt.errors import DefinitionError
 from overt.message import ToolSpec
 from overt.request import Request
+
+if TYPE_CHECKING:
+    from overt.doubt import Resolver
 
 __all__ = ("AnyTool", "Tool", "ToolDecorator", "ToolResult", "pending", "tool")
 
@@ -196,6 +209,8 @@ class Tool(Generic[ToolDepsT, P, ReturnT]):
         if timeout is not None and not (timeout > 0 and math.isfinite(timeout)):
             raise DefinitionError(f"{where}: timeout is a positive number of seconds, not {timeout!r}")
         if resolve is not None:
+            from overt.doubt import check_resolver  # loaded by the first tool that has one
+
             check_resolver(where, resolve)
         documented, parameters = read_docstring(signature.doc)
         self._fn = fn

@@ -69,10 +69,7 @@ def _diverged(tree: Tree, fact: f.Diverged) -> None:
 def _host_asked(tree: Tree, fact: f.HostAsked) -> None:
     node, wake = wake_of(tree, fact.handle)
     open_effect(tree, AskHost(fact.effect, fact.handle, fact.request, fact.by))
-    request = tree.requests[fact.request]
-    request.host = fact.effect
-    if fact.by == RESOLVER:
-        request.resolve_error = None
+    tree.requests[fact.request].host = fact.effect
     wake.hosts += 1
     for a in node.chain:
         a.live += 1

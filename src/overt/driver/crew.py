@@ -5,19 +5,21 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from overt._output import OutputSpec
 from overt.completion import Completion
 from overt.core.delegation import offers_delegates, offers_task
 from overt.core.tree import Node
-from overt.doubt import Resolver
 from overt.handle import Handle
 from overt.hooks import Hooks, MetricEvent
 from overt.message import Model, ModelSettings, SystemMessage, ToolSpec
 from overt.policy import LimitDecision, LimitInfo
 from overt.request import Answer, Request, WaitFor
 from overt.tool import AnyTool, ToolResult
+
+if TYPE_CHECKING:
+    from overt.doubt import Resolver
 
 __all__ = ("AnyCallable", "Canonical", "Crew", "House", "Kit", "Member", "RunnableTool")
 
