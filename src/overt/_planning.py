@@ -48,6 +48,7 @@ class _Declared:
                 None if agent.completion is None else agent.completion.max_attempts,
                 agent._output is not None,
                 {name: t.agent.name for name, t in _agent_tools(agent).items()},
+                tuple(sorted(name for name, t in _own_tools(agent).items() if t.resolve is not None)),
             )
             for name, agent in self.agents.items()
         }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tests.golden import changed, policed
+from tests.golden import changed, doubted, policed
 
 from overt import Agent, Answer, Budget, InboxItem, ResumePolicy, Runtime, TaskResult, ToolContext, tool
 from overt.stores import Store
@@ -201,5 +201,6 @@ RUNS = {
         "carried", 400, changed.PORTER, options=changed.now,
     ),
     "accepted": Run(changed.accepted, "carried", 300, changed.PORTER_ALONE, options=changed.now),
+    "resolved": Run(doubted.resolved, "paid", 400, doubted.PAYER, options=doubted.options),
     "limit_cut_off": Run(policed.limit_cut_off, "dug", 200, policed.MINER, options=policed.asking),
 }  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 
 from overt.core import facts as f
 from overt.core.apply_policy import reopen_call
-from overt.core.effects import AskHost, Notify
+from overt.core.effects import RESOLVER, AskHost, Notify
 from overt.core.moves import (
     call_of,
     close_effect,
@@ -81,7 +81,10 @@ def _host_passed(tree: Tree, fact: f.HostPassed) -> None:
     effect = tree.open[fact.effect]
     assert isinstance(effect, AskHost)
     unhost(tree, node, wake, effect.request)
-    tree.requests[effect.request].host_error = fact.error
+    if effect.by == RESOLVER:
+        tree.requests[effect.request].resolve_error = fact.error
+    else:
+        tree.requests[effect.request].host_error = fact.error
 
 
 def _notify_asked(tree: Tree, fact: f.NotifyAsked) -> None:
@@ -187,7 +190,14 @@ def _resolve_doubt(wake: Wake, call: Call, request: RequestState, fact: f.Answer
             if isinstance(output, str)
             else json.dumps(output, separators=(",", ":"), ensure_ascii=False)
         )
-        finish(wake, call, "" if output is None else text, outcome == "failed", None)
+        metadata = data.get("metadata")
+        finish(
+            wake,
+            call,
+            "" if output is None else text,
+            outcome == "failed",
+            None if metadata is None else json.dumps(metadata, separators=(",", ":"), ensure_ascii=False),
+        )
 
 
 def _look_again(wake: Wake) -> None:

@@ -321,7 +321,7 @@ def _once_end(d: Desk, inp: i.OnceEnd) -> None:
 def _host_done(d: Desk, inp: i.HostDone) -> None:
     effect = d.tree.open.get(inp.effect)
     if isinstance(effect, AskHost):
-        host_done(d, inp, d.tree.requests[effect.request])
+        host_done(d, inp, d.tree.requests[effect.request], effect.by)
 
 
 def _notify_done(d: Desk, inp: i.NotifyDone) -> None:

@@ -294,17 +294,17 @@ class Diverged(NamedTuple):
 
 
 class HostAsked(NamedTuple):
-    """A `wait_for` was asked for an inline answer."""
+    """A `wait_for` was asked for an inline answer, or the tool in doubt what became of its call."""
 
     handle: str
     request: str
     effect: int
     by: str
-    """Id of the handle whose agent carries it, or `root` for the run's."""
+    """Id of the handle whose agent carries it, or `root` for the run's; `resolve` where it is the tool's own lookup."""
 
 
 class HostPassed(NamedTuple):
-    """A `wait_for` gave no answer: the request is parked."""
+    """A `wait_for` gave no answer, or a tool's own lookup: the next is asked, or the request is parked."""
 
     handle: str
     effect: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from overt._output import OutputSpec
 from overt._redaction import Redaction
@@ -19,6 +19,9 @@ from overt.policy import LimitDecision, LimitInfo
 from overt.request import Answer, Request, WaitFor
 from overt.tool import AnyTool, ToolResult
 from overt.upgrade import Upgrade
+
+if TYPE_CHECKING:
+    from overt.doubt import Resolver
 
 __all__ = ("AnyCallable", "Canonical", "Crew", "House", "Kit", "Member", "RunnableTool")
 
@@ -52,6 +55,8 @@ class RunnableTool(Protocol):
     def is_async(self) -> bool: ...
     @property
     def takes_context(self) -> bool: ...
+    @property
+    def resolve(self) -> Resolver[Any] | None: ...
     @property
     def __wrapped__(self) -> AnyCallable: ...
     def canonical(self, raw: Mapping[str, object] | str) -> str: ...

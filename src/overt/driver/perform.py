@@ -16,7 +16,7 @@ from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.budget import wall_spent
 from overt.core.delegation import offers_delegates
-from overt.core.effects import AskHost, CallModel, Notify
+from overt.core.effects import RESOLVER, AskHost, CallModel, Notify
 from overt.core.tree import Node
 from overt.core.views import request_view
 from overt.driver.answers import check_data, text_of
@@ -323,8 +323,12 @@ async def verify(driver: Driver, request: Request, answer: Answer[Any]) -> None:
 
 
 async def perform_host(driver: Driver, effect: AskHost, before: int) -> i.Input:
-    """Ask a `wait_for`."""
+    """Ask a `wait_for`, or the tool in doubt."""
     tree = driver.tree
+    if effect.by == RESOLVER:
+        from overt.driver.resolving import perform_resolve  # loaded with the first call in doubt that has one
+
+        return await perform_resolve(driver, effect, before)
     if effect.by == "root":
         wait_for = driver.crew.wait_for
     else:

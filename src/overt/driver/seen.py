@@ -402,4 +402,12 @@ def _resolve(memory: Memory, label: str | None, data: Mapping[str, JsonValue]) -
         text = "" if output is None else output
         if not isinstance(text, str):
             text = json.dumps(text, separators=(",", ":"), ensure_ascii=False)
-        _remember(memory, text, is_error=outcome == "failed", metadata=None)
+        metadata = data.get("metadata")
+        _remember(
+            memory,
+            text,
+            is_error=outcome == "failed",
+            metadata=None
+            if metadata is None
+            else json.dumps(metadata, separators=(",", ":"), ensure_ascii=False),
+        )

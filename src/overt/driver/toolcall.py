@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
-import anyio
 from pydantic import JsonValue
 from pydantic_core import from_json
 
@@ -16,6 +16,7 @@ from overt._frozen import trusted
 from overt._question import Question
 from overt._redaction import Redaction
 from overt._text import clean, told
+from overt.context import ToolContext
 from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.effects import CallTool
@@ -27,12 +28,13 @@ from overt.core.views import answers_of
 from overt.driver.asking import Failed, call_hook, result_of, short
 from overt.driver.context import describe, let_through, run_user_code
 from overt.driver.metering import measure
+from overt.driver.timing import in_time
 from overt.driver.upgrading import UpgradeFailed, question_now
 from overt.errors import ToolError, UsageError
 from overt.hooks import AfterTool, ToolOverride
 from overt.message import ToolCall
 from overt.request import Answer
-from overt.tool import ToolContext, ToolResult, question_of
+from overt.tool import ToolResult, question_of
 
 if TYPE_CHECKING:
     from overt.driver.crew import Member, RunnableTool
@@ -336,32 +338,7 @@ def _returned(effect: CallTool, entry: Entry, call: Call, result: ToolResult) ->
 async def _enter_timed(
     driver: Driver, effect: CallTool, entry: Entry, node: Node, call: Call, tool: RunnableTool, timeout: float
 ) -> i.Input:
-    """Enter a tool beside a timer; when the timer is first, the tool is left to its own clean-up."""
-    outcome: list[i.Input] = []
-    fatal: list[BaseException] = []
-    left = False
-    timer = anyio.CancelScope()
-    work = anyio.CancelScope()
-
-    async def run() -> None:
-        with work:
-            try:
-                outcome.append(await _enter(driver, effect, entry, node, call, tool, 0))
-            except (KeyboardInterrupt, SystemExit) as error:
-                if left:
-                    driver.end_process(error)
-                fatal.append(error)
-        timer.cancel()
-
-    try:
-        driver.spawn(run)
-        with timer:
-            await driver.clock.sleep(timeout)
-    finally:
-        left = True
-        work.cancel()
-    if fatal:
-        raise fatal[0]
-    if outcome:
-        return outcome[0]
+    done = await in_time(driver, partial(_enter, driver, effect, entry, node, call, tool, 0), timeout)
+    if done is not None:
+        return done
     return i.ToolLost(effect.id, "timed out", True, f"{tool.name} timed out after {timeout:g} s")
