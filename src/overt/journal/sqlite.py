@@ -24,7 +24,7 @@ from overt.journal._checks import (
     used_after_close,
 )
 from overt.journal._sqlite_file import Database
-from overt.journal._sqlite_worker import Job, Worker
+from overt.journal._worker import Job, Worker
 from overt.journal.record import Record
 from overt.journal.store import Claim, Owner, RunInfo, Store
 
@@ -78,7 +78,7 @@ class SQLiteStore(Store):
         self._busy_timeout: Final = busy_timeout
         self._lock = threading.Lock()
         self._closed = False
-        self._worker: Worker | None = None
+        self._worker: Worker[sqlite3.Connection] | None = None
 
     def __repr__(self) -> str:
         return f"SQLiteStore({str(self._path)!r})"
@@ -292,7 +292,7 @@ class SQLiteStore(Store):
     ) -> T:
         return await self._current().do(Job(run_id, work, writes=writes, makes=makes))
 
-    def _current(self) -> Worker:
+    def _current(self) -> Worker[sqlite3.Connection]:
         worker = self._worker
         if worker is not None and worker.pid == os.getpid():
             return worker
@@ -303,7 +303,7 @@ class SQLiteStore(Store):
             if self._closed:
                 raise used_after_close(repr(self))
             if self._worker is worker:
-                self._worker = Worker(Database(self._path, self._busy_timeout))
+                self._worker = Worker(Database(self._path, self._busy_timeout), repr(self))
                 weakref.finalize(self, self._worker.stop)
             current = self._worker
         assert current is not None
