@@ -100,7 +100,16 @@ TWO_POSITIONAL = {
     "overt.testing.raw_call": "tool and text, as `call` takes tool and arguments",
 }
 # A store's methods take the run and its records; every implementation follows.
-STORES = ("Store", "ImmediateStore", "MemoryStore", "SQLiteStore", "CrashingStore")
+STORES = (
+    "Store",
+    "ImmediateStore",
+    "StoreWrapper",
+    "MemoryStore",
+    "SQLiteStore",
+    "PostgresStore",
+    "EncryptedStore",
+    "CrashingStore",
+)
 TWO_POSITIONAL |= {
     f"{door}.{store}.{method}": "run and records"
     for door in ("overt", "overt.stores", "overt.testing")

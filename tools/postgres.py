@@ -1,7 +1,7 @@
 """A throw-away PostgreSQL server for tests and benchmarks: in a temporary folder, gone when its maker is.
 
-    with throwaway() as server:
-        psycopg.connect(server.dsn)
+with throwaway() as server:
+    psycopg.connect(server.dsn)
 """
 
 from __future__ import annotations
@@ -71,7 +71,15 @@ class Server:
             file.write(line + "\n")
 
     def _ctl(self, verb: str, *options: str) -> None:
-        command = [str(self._programs / "pg_ctl"), "-s", "-w", "-D", str(self.folder / "data"), verb, *options]
+        command = [
+            str(self._programs / "pg_ctl"),
+            "-s",
+            "-w",
+            "-D",
+            str(self.folder / "data"),
+            verb,
+            *options,
+        ]
         done = subprocess.run(
             command,
             check=False,

@@ -1,4 +1,4 @@
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -29,7 +29,7 @@ from overt.errors import RunStopped as RunStopped
 from overt.errors import ToolError as ToolError
 from overt.errors import UsageError as UsageError
 from overt.events import Event as Event
-from overt.stores import Claim, Owner, Record, RunInfo
+from overt.stores import Change, Claim, OpenRequest, Owner, Record, RunInfo
 
 DepsT = TypeVar("DepsT", default=None)
 CtxT = TypeVar("CtxT", covariant=True, default=object)
@@ -648,16 +648,37 @@ class Store(Protocol):
         *,
         after: int,
         epoch: int,
-        status: str,
+        change: Change,
         release: bool = False,
-    ) -> None: ...
+    ) -> str | None: ...
     async def read(self, run_id: str, *, after: int = 0) -> Sequence[Record]: ...
     async def info(self, run_id: str) -> RunInfo: ...
     async def claim(
         self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False
     ) -> Claim: ...
-    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> None: ...
+    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> str | None: ...
     async def release(self, run_id: str, *, epoch: int) -> None: ...
+    async def runs(
+        self,
+        *,
+        status: str | Collection[str] | None = None,
+        agent: str | None = None,
+        older_than: datetime | None = None,
+        limit: int | None = None,
+    ) -> Sequence[RunInfo]: ...
+    async def open_requests(
+        self,
+        *,
+        run_id: str | None = None,
+        kind: str | None = None,
+        agent: str | None = None,
+        older_than: datetime | None = None,
+        due: datetime | None = None,
+        limit: int | None = None,
+    ) -> Sequence[OpenRequest]: ...
+    async def ask_interrupt(self, run_id: str, *, reason: str = "") -> None: ...
+    async def delete(self, run_id: str, *, now: datetime, force: bool = False) -> None: ...
+    async def wait(self, run_id: str, *, after: int, timeout: float | None = None) -> int: ...
     async def close(self) -> None: ...
 
 class SystemClock:

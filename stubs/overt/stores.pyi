@@ -1,9 +1,9 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import Protocol, final, runtime_checkable
+from typing import Final, Protocol, final, runtime_checkable
 
 from overt import Store as Store
 
@@ -36,6 +36,7 @@ class Owner:
 class Claim:
     epoch: int
     until: datetime
+    interrupt: str | None = None
 
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:
@@ -46,6 +47,9 @@ class RunInfo:
     until: datetime | None = None
     status: str = ""
     agent: str = ""
+    created: datetime
+    updated: datetime
+    interrupt: str | None = None
 
 @runtime_checkable
 class ImmediateStore(Store, Protocol):
@@ -56,9 +60,9 @@ class ImmediateStore(Store, Protocol):
         *,
         after: int,
         epoch: int,
-        status: str,
+        change: Change,
         release: bool = False,
-    ) -> None: ...
+    ) -> str | None: ...
 
 @final
 class MemoryStore(ImmediateStore):
@@ -80,9 +84,9 @@ class MemoryStore(ImmediateStore):
         *,
         after: int,
         epoch: int,
-        status: str,
+        change: Change,
         release: bool = False,
-    ) -> None: ...
+    ) -> str | None: ...
     def append_now(
         self,
         run_id: str,
@@ -90,16 +94,37 @@ class MemoryStore(ImmediateStore):
         *,
         after: int,
         epoch: int,
-        status: str,
+        change: Change,
         release: bool = False,
-    ) -> None: ...
+    ) -> str | None: ...
     async def read(self, run_id: str, *, after: int = 0) -> Sequence[Record]: ...
     async def info(self, run_id: str) -> RunInfo: ...
     async def claim(
         self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False
     ) -> Claim: ...
-    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> None: ...
+    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> str | None: ...
     async def release(self, run_id: str, *, epoch: int) -> None: ...
+    async def runs(
+        self,
+        *,
+        status: str | Collection[str] | None = None,
+        agent: str | None = None,
+        older_than: datetime | None = None,
+        limit: int | None = None,
+    ) -> Sequence[RunInfo]: ...
+    async def open_requests(
+        self,
+        *,
+        run_id: str | None = None,
+        kind: str | None = None,
+        agent: str | None = None,
+        older_than: datetime | None = None,
+        due: datetime | None = None,
+        limit: int | None = None,
+    ) -> Sequence[OpenRequest]: ...
+    async def ask_interrupt(self, run_id: str, *, reason: str = "") -> None: ...
+    async def delete(self, run_id: str, *, now: datetime, force: bool = False) -> None: ...
+    async def wait(self, run_id: str, *, after: int, timeout: float | None = None) -> int: ...
     async def close(self) -> None: ...
 
 @final
@@ -124,14 +149,104 @@ class SQLiteStore(Store):
         *,
         after: int,
         epoch: int,
-        status: str,
+        change: Change,
         release: bool = False,
-    ) -> None: ...
+    ) -> str | None: ...
     async def read(self, run_id: str, *, after: int = 0) -> Sequence[Record]: ...
     async def info(self, run_id: str) -> RunInfo: ...
     async def claim(
         self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False
     ) -> Claim: ...
-    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> None: ...
+    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> str | None: ...
     async def release(self, run_id: str, *, epoch: int) -> None: ...
+    async def runs(
+        self,
+        *,
+        status: str | Collection[str] | None = None,
+        agent: str | None = None,
+        older_than: datetime | None = None,
+        limit: int | None = None,
+    ) -> Sequence[RunInfo]: ...
+    async def open_requests(
+        self,
+        *,
+        run_id: str | None = None,
+        kind: str | None = None,
+        agent: str | None = None,
+        older_than: datetime | None = None,
+        due: datetime | None = None,
+        limit: int | None = None,
+    ) -> Sequence[OpenRequest]: ...
+    async def ask_interrupt(self, run_id: str, *, reason: str = "") -> None: ...
+    async def delete(self, run_id: str, *, now: datetime, force: bool = False) -> None: ...
+    async def close(self) -> None: ...
+
+@dataclass(frozen=True, kw_only=True)
+class OpenRequest:
+    run_id: str
+    request: str
+    kind: str
+    agent: str
+    asked_at: datetime
+    expires_at: datetime | None = None
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    status: str
+    at: datetime
+    asked: tuple[OpenRequest, ...] = ()
+    settled: tuple[str, ...] = ()
+    obeyed: bool = False
+
+class StoreWrapper(Store):
+    inner: Final[Store]
+    def __init__(self, inner: Store) -> None: ...
+    async def create(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        agent: str,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
+    ) -> Claim: ...
+    async def append(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        after: int,
+        epoch: int,
+        change: Change,
+        release: bool = False,
+    ) -> str | None: ...
+    async def read(self, run_id: str, *, after: int = 0) -> Sequence[Record]: ...
+    async def info(self, run_id: str) -> RunInfo: ...
+    async def claim(
+        self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False
+    ) -> Claim: ...
+    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> str | None: ...
+    async def release(self, run_id: str, *, epoch: int) -> None: ...
+    async def runs(
+        self,
+        *,
+        status: str | Collection[str] | None = None,
+        agent: str | None = None,
+        older_than: datetime | None = None,
+        limit: int | None = None,
+    ) -> Sequence[RunInfo]: ...
+    async def open_requests(
+        self,
+        *,
+        run_id: str | None = None,
+        kind: str | None = None,
+        agent: str | None = None,
+        older_than: datetime | None = None,
+        due: datetime | None = None,
+        limit: int | None = None,
+    ) -> Sequence[OpenRequest]: ...
+    async def ask_interrupt(self, run_id: str, *, reason: str = "") -> None: ...
+    async def delete(self, run_id: str, *, now: datetime, force: bool = False) -> None: ...
+    async def wait(self, run_id: str, *, after: int, timeout: float | None = None) -> int: ...
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import EllipsisType
@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias, final
 from pydantic import JsonValue
 
 from overt import Clock, Model, ModelDelta, ModelRequest, ModelResponse, Store, Usage
-from overt.stores import Claim, Owner, Record, RunInfo
+from overt.stores import Change, Claim, OpenRequest, Owner, Record, RunInfo, StoreWrapper
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
@@ -98,7 +98,7 @@ class Gate:
     async def wait(self) -> None: ...
 
 @final
-class CrashingStore(Store):
+class CrashingStore(StoreWrapper):
     def __init__(
         self, inner: Store, *, crash_at: int | None = None, when: Literal["before", "after"] = "before"
     ) -> None: ...
@@ -126,16 +126,37 @@ class CrashingStore(Store):
         *,
         after: int,
         epoch: int,
-        status: str,
+        change: Change,
         release: bool = False,
-    ) -> None: ...
+    ) -> str | None: ...
     async def read(self, run_id: str, *, after: int = 0) -> Sequence[Record]: ...
     async def info(self, run_id: str) -> RunInfo: ...
     async def claim(
         self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False
     ) -> Claim: ...
-    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> None: ...
+    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> str | None: ...
     async def release(self, run_id: str, *, epoch: int) -> None: ...
+    async def runs(
+        self,
+        *,
+        status: str | Collection[str] | None = None,
+        agent: str | None = None,
+        older_than: datetime | None = None,
+        limit: int | None = None,
+    ) -> Sequence[RunInfo]: ...
+    async def open_requests(
+        self,
+        *,
+        run_id: str | None = None,
+        kind: str | None = None,
+        agent: str | None = None,
+        older_than: datetime | None = None,
+        due: datetime | None = None,
+        limit: int | None = None,
+    ) -> Sequence[OpenRequest]: ...
+    async def ask_interrupt(self, run_id: str, *, reason: str = "") -> None: ...
+    async def delete(self, run_id: str, *, now: datetime, force: bool = False) -> None: ...
+    async def wait(self, run_id: str, *, after: int, timeout: float | None = None) -> int: ...
     async def close(self) -> None: ...
 
 @final

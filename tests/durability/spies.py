@@ -9,7 +9,8 @@ from overt.core import facts as f
 from overt.errors import StoreError
 from overt.journal.codec import decode
 from overt.journal.record import Record
-from overt.journal.store import Claim, RunInfo, Store
+from overt.journal.store import Claim, Store
+from overt.journal.wrapper import StoreWrapper
 
 Look = Callable[[list[f.Fact]], Awaitable[None]]
 
@@ -18,11 +19,11 @@ async def nothing(_: list[f.Fact]) -> None:
     """Look away."""
 
 
-class Watched(Store):
+class Watched(StoreWrapper):
     """Passes everything on and calls `before` and `after` each append, with the facts of it."""
 
     def __init__(self, inner: Store, *, before: Look = nothing, after: Look = nothing) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.before = before
         self.after = after
         self.durable: list[f.Fact] = []
@@ -36,27 +37,13 @@ class Watched(Store):
         await self.after(facts)
         return claim
 
-    async def append(self, run_id: str, records: Sequence[Record], **options: Any) -> None:
+    async def append(self, run_id: str, records: Sequence[Record], **options: Any) -> str | None:
         facts = _facts(run_id, records)
         await self.before(facts)
-        await self.inner.append(run_id, records, **options)
+        mark = await self.inner.append(run_id, records, **options)
         self.durable += facts
         await self.after(facts)
-
-    async def read(self, run_id: str, *, after: int = 0) -> Sequence[Record]:
-        return await self.inner.read(run_id, after=after)
-
-    async def info(self, run_id: str) -> RunInfo:
-        return await self.inner.info(run_id)
-
-    async def claim(self, run_id: str, **options: Any) -> Claim:
-        return await self.inner.claim(run_id, **options)
-
-    async def renew(self, run_id: str, **options: Any) -> None:
-        await self.inner.renew(run_id, **options)
-
-    async def release(self, run_id: str, **options: Any) -> None:
-        await self.inner.release(run_id, **options)
+        return mark
 
     async def close(self) -> None:
         """Nothing: the inner store stays open."""

@@ -12,6 +12,7 @@ import pytest
 from overt.journal.record import Record
 from overt.journal.store import Owner
 from overt.stores import SQLiteStore
+from overt.testing._store_checks import now_is
 
 pytestmark = pytest.mark.anyio
 
@@ -24,6 +25,7 @@ from overt.errors import RunConflict
 from overt.journal.owner import owner_here
 from overt.journal.record import Record
 from overt.stores import SQLiteStore
+from overt.testing._store_checks import now_is
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -34,7 +36,7 @@ async def main():
     sys.stdin.readline()
     try:
         claim = await store.claim("run", owner=owner_here(), now=NOW, until=NOW + timedelta(seconds=30))
-        await store.append("run", [Record(2, 1, text="allowed")], after=1, epoch=claim.epoch, status="running")
+        await store.append("run", [Record(2, 1, text="allowed")], after=1, epoch=claim.epoch, change=now_is("running"))
         print("won", flush=True)
     except RunConflict as conflict:
         print("lost to", conflict.owner, flush=True)
@@ -65,7 +67,7 @@ async def test_one_of_two_workers_claims_the_run(tmp_path: Path) -> None:
         now=NOW,
         until=NOW + timedelta(days=1),
     )
-    await store.append("run", (), after=1, epoch=1, status="parked", release=True)
+    await store.append("run", (), after=1, epoch=1, change=now_is("parked"), release=True)
     workers = [resume(path) for _ in range(2)]
     said: list[str] = []
     for worker in workers:

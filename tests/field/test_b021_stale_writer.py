@@ -11,6 +11,7 @@ from overt.errors import RunConflict
 from overt.journal.record import Record
 from overt.journal.store import Owner
 from overt.stores import MemoryStore, SQLiteStore, Store
+from overt.testing._store_checks import now_is
 
 pytestmark = pytest.mark.anyio
 
@@ -35,17 +36,21 @@ async def test_the_second_of_two_stale_writers_is_refused(stores: tuple[Store, S
     loaded = (await first.info("run")).position, (await second.info("run")).position
     assert loaded == (1, 1)
     # Same claim, same clock tick: only the counter tells the writes apart.
-    await first.append("run", [Record(2, 1, text="first")], after=1, epoch=claim.epoch, status="running")
+    await first.append(
+        "run", [Record(2, 1, text="first")], after=1, epoch=claim.epoch, change=now_is("running")
+    )
     for _ in range(2):
         with pytest.raises(RunConflict) as caught:
             await second.append(
-                "run", [Record(2, 1, text="second")], after=1, epoch=claim.epoch, status="failed"
+                "run", [Record(2, 1, text="second")], after=1, epoch=claim.epoch, change=now_is("failed")
             )
         assert caught.value.owner is None
     assert [one.text for one in await second.read("run")] == ["start", "first"]
     assert (await second.info("run")).status == "running"
     # Having read again, it may go on.
-    await second.append("run", [Record(3, 1, text="second")], after=2, epoch=claim.epoch, status="running")
+    await second.append(
+        "run", [Record(3, 1, text="second")], after=2, epoch=claim.epoch, change=now_is("running")
+    )
     assert [one.text for one in await first.read("run")] == ["start", "first", "second"]
     await first.close()
     await second.close()

@@ -14,6 +14,7 @@ from overt.errors import RunConflict
 from overt.journal.owner import owner_here
 from overt.journal.record import Record
 from overt.stores import SQLiteStore
+from overt.testing._store_checks import now_is
 
 pytestmark = [
     pytest.mark.anyio,
@@ -29,6 +30,7 @@ from datetime import UTC, datetime, timedelta
 from overt.journal.owner import owner_here
 from overt.journal.record import Record
 from overt.stores import SQLiteStore
+from overt.testing._store_checks import now_is
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 UNTIL = NOW + timedelta(days=1)
@@ -40,7 +42,7 @@ async def create():
 
 async def append(position):
     record = Record(position, 1, text=f"{run_id}: {position}")
-    await store.append(run_id, [record], after=position - 1, epoch=1, status="running")
+    await store.append(run_id, [record], after=position - 1, epoch=1, change=now_is("running"))
 
 def say(line):
     print(line, flush=True)
@@ -153,7 +155,7 @@ async def test_the_claim_of_a_killed_process_is_void_at_once(tmp_path: Path) -> 
     # Same time as above: the claim has not run out, its process has ended.
     claim = await store.claim("run", owner=me, now=NOW, until=UNTIL)
     assert claim.epoch == 2
-    await store.append("run", [Record(2, 1, text="next")], after=1, epoch=2, status="running")
+    await store.append("run", [Record(2, 1, text="next")], after=1, epoch=2, change=now_is("running"))
     assert [one.text for one in await store.read("run")] == ["run: 1", "next"]
     await store.close()
 
@@ -177,7 +179,7 @@ async def test_a_process_killed_while_it_appends_leaves_a_whole_journal(tmp_path
     assert [one.text for one in read] == [f"run: {n}" for n in range(1, len(read) + 1)]
     claim = await store.claim("run", owner=owner_here(), now=NOW, until=UNTIL)
     await store.append(
-        "run", [Record(len(read) + 1, 1, text="x")], after=len(read), epoch=claim.epoch, status="done"
+        "run", [Record(len(read) + 1, 1, text="x")], after=len(read), epoch=claim.epoch, change=now_is("done")
     )
     await store.close()
     check_file(path)

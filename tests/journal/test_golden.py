@@ -18,6 +18,7 @@ from overt.journal.codec import SCHEMA, decode, encode
 from overt.journal.record import Record
 from overt.journal.store import Owner
 from overt.stores import MemoryStore, SQLiteStore, Store
+from overt.testing._store_checks import now_is
 
 FOLDER = Path(__file__).parent.parent / "golden"
 PATHS = sorted(FOLDER.glob("v*.jsonl"))
@@ -52,7 +53,7 @@ async def stored(path: Path, store: Store, *, run_id: str | None = None) -> Stor
         now=START,
         until=START + timedelta(seconds=30),
     )
-    await store.append(name, (), after=rows[-1].last, epoch=claim.epoch, status="", release=True)
+    await store.append(name, (), after=rows[-1].last, epoch=claim.epoch, change=now_is(""), release=True)
     return store
 
 

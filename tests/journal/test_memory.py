@@ -11,6 +11,7 @@ from overt.errors import RunConflict, StoreError
 from overt.journal.record import Record
 from overt.journal.store import ImmediateStore, Owner, Store
 from overt.stores import MemoryStore, SQLiteStore
+from overt.testing._store_checks import now_is
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 UNTIL = NOW + timedelta(seconds=30)
@@ -26,7 +27,7 @@ async def test_records_are_kept_as_they_are_and_never_encoded() -> None:
     store = MemoryStore()
     records = [Record(1, 1, payload=object(), encode=never), Record(2, 1, payload=object(), encode=never)]
     await store.create("run", records[:1], agent="a", owner=OWNER, now=NOW, until=UNTIL)
-    store.append_now("run", records[1:], after=1, epoch=1, status="running")
+    store.append_now("run", records[1:], after=1, epoch=1, change=now_is("running"))
     read = await store.read("run")
     assert read[0] is records[0]
     assert read[1] is records[1]
@@ -39,7 +40,7 @@ async def test_what_was_read_does_not_change() -> None:
     await store.create("run", mine, agent="a", owner=OWNER, now=NOW, until=UNTIL)
     read = await store.read("run")
     mine.append(Record(2, 1, text="not appended"))
-    await store.append("run", [Record(2, 1, text="b")], after=1, epoch=1, status="running")
+    await store.append("run", [Record(2, 1, text="b")], after=1, epoch=1, change=now_is("running"))
     assert [one.text for one in read] == ["a"]
     assert [one.text for one in await store.read("run")] == ["a", "b"]
 
@@ -48,7 +49,7 @@ def test_no_method_suspends() -> None:
     store = MemoryStore()
     calls = (
         store.create("run", (), agent="a", owner=OWNER, now=NOW, until=UNTIL),
-        store.append("run", [Record(1, 1, text="a")], after=0, epoch=1, status="running"),
+        store.append("run", [Record(1, 1, text="a")], after=0, epoch=1, change=now_is("running")),
         store.read("run"),
         store.info("run"),
         store.claim("run", owner=OWNER, now=NOW, until=UNTIL),
@@ -66,16 +67,20 @@ def test_append_now_refuses_what_append_refuses() -> None:
     with pytest.raises(StopIteration):
         store.create("run", (), agent="a", owner=OWNER, now=NOW, until=UNTIL).send(None)
     with pytest.raises(RunConflict, match="at position 0, not at 1"):
-        store.append_now("run", [Record(2, 1, text="b")], after=1, epoch=1, status="running")
+        store.append_now("run", [Record(2, 1, text="b")], after=1, epoch=1, change=now_is("running"))
     with pytest.raises(RunConflict, match="epoch 1, this driver's had 2"):
-        store.append_now("run", [Record(1, 1, text="b")], after=0, epoch=2, status="running")
+        store.append_now("run", [Record(1, 1, text="b")], after=0, epoch=2, change=now_is("running"))
     with pytest.raises(StoreError, match="position 3 with 1 facts cannot follow position 1"):
         store.append_now(
-            "run", [Record(1, 1, text="a"), Record(3, 1, text="b")], after=0, epoch=1, status="running"
+            "run",
+            [Record(1, 1, text="a"), Record(3, 1, text="b")],
+            after=0,
+            epoch=1,
+            change=now_is("running"),
         )
-    store.append_now("run", [Record(1, 1, text="a")], after=0, epoch=1, status="done", release=True)
+    store.append_now("run", [Record(1, 1, text="a")], after=0, epoch=1, change=now_is("done"), release=True)
     with pytest.raises(RunConflict, match="released"):
-        store.append_now("run", [Record(2, 1, text="b")], after=1, epoch=1, status="running")
+        store.append_now("run", [Record(2, 1, text="b")], after=1, epoch=1, change=now_is("running"))
 
 
 def test_only_memory_appends_immediately() -> None:
@@ -101,7 +106,7 @@ def test_threads_may_share_it() -> None:
                     [Record(position, 1, text=str(name))],
                     after=position - 1,
                     epoch=1,
-                    status="running",
+                    change=now_is("running"),
                 )
             except RunConflict:
                 continue

@@ -23,6 +23,7 @@ from overt.journal._sqlite_file import Database
 from overt.journal.record import Record
 from overt.journal.store import Owner
 from overt.stores import SQLiteStore
+from overt.testing._store_checks import now_is
 
 pytestmark = pytest.mark.anyio
 
@@ -78,7 +79,7 @@ async def test_the_file_is_as_documented(path: Path) -> None:
     await filled(path)
     assert sql(path, "PRAGMA journal_mode") == [("wal",)]
     assert sql(path, "PRAGMA application_id") == [(0x6F767274,)]
-    assert sql(path, "PRAGMA user_version") == [(1,)]
+    assert sql(path, "PRAGMA user_version") == [(2,)]
     assert sql(path, "SELECT until FROM runs") == [(1_704_067_230_000_000,)]
     assert sql(path, "SELECT position, count, text FROM journal ORDER BY position") == [
         (1, 2, "text 0"),
@@ -143,7 +144,9 @@ READS: dict[str, Callable[[SQLiteStore], Awaitable[object]]] = {
     "read": lambda store: store.read("run"),
     "info": lambda store: store.info("run"),
     "claim": lambda store: store.claim("run", owner=OWNER, now=NOW, until=UNTIL),
-    "append": lambda store: store.append("run", [Record(1, 1, text="x")], after=0, epoch=1, status=""),
+    "append": lambda store: store.append(
+        "run", [Record(1, 1, text="x")], after=0, epoch=1, change=now_is("")
+    ),
     "renew": lambda store: store.renew("run", epoch=1, until=UNTIL),
     "open": lambda store: Runtime.open(Agent("a", does="d", model="x:y"), "run", store=store),
 }
@@ -230,7 +233,7 @@ async def test_a_database_marked_by_another_application(path: Path) -> None:
 
 async def test_a_newer_schema(path: Path) -> None:
     await filled(path)
-    sql(path, "PRAGMA user_version = 2")
+    sql(path, "PRAGMA user_version = 3")
     await refused(path, "newer release", "Upgrade", kind=UnsupportedSchema)
 
 
@@ -241,10 +244,10 @@ async def test_locked_by_another_program(path: Path) -> None:
     store = SQLiteStore(path, busy_timeout=0.05)
     assert (await store.info("run")).position == 6
     with pytest.raises(StoreError, match=r"another program held the lock.*busy_timeout.*database is locked"):
-        await store.append("run", [Record(7, 1, text="x")], after=6, epoch=1, status="running")
+        await store.append("run", [Record(7, 1, text="x")], after=6, epoch=1, change=now_is("running"))
     other.execute("ROLLBACK")
     other.close()
-    await store.append("run", [Record(7, 1, text="x")], after=6, epoch=1, status="running")
+    await store.append("run", [Record(7, 1, text="x")], after=6, epoch=1, change=now_is("running"))
     await store.close()
 
 
@@ -283,7 +286,7 @@ async def test_read_only(what: str, as_nobody: Callable[[], None]) -> None:
         as_nobody()
         store = SQLiteStore(path)
         with pytest.raises(StoreError) as caught:
-            await store.append("run", [Record(7, 1, text="x")], after=6, epoch=1, status="running")
+            await store.append("run", [Record(7, 1, text="x")], after=6, epoch=1, change=now_is("running"))
         assert str(path) in str(caught.value)
         assert "read-only" in str(caught.value)
         await store.close()
@@ -300,7 +303,7 @@ async def test_a_file_removed_while_open(path: Path) -> None:
     await start(store)
     path.unlink()
     with pytest.raises(StoreError, match="removed or replaced"):
-        await store.append("run", [Record(7, 1, text="x")], after=6, epoch=1, status="running")
+        await store.append("run", [Record(7, 1, text="x")], after=6, epoch=1, change=now_is("running"))
     await store.close()
 
 
@@ -313,12 +316,14 @@ async def test_text_that_is_no_unicode_is_refused_alone(path: Path) -> None:
 
     async def broken() -> None:
         try:
-            await store.append("run", [Record(7, 1, text="\ud800")], after=6, epoch=1, status="running")
+            await store.append(
+                "run", [Record(7, 1, text="\ud800")], after=6, epoch=1, change=now_is("running")
+            )
         except StoreError as error:
             errors.append(error)
 
     async def whole(name: str) -> None:
-        await store.append(name, [Record(7, 1, text="whole")], after=6, epoch=1, status="running")
+        await store.append(name, [Record(7, 1, text="whole")], after=6, epoch=1, change=now_is("running"))
 
     async with anyio.create_task_group() as tasks:
         for n in range(8):
@@ -339,6 +344,7 @@ from overt.errors import StoreError
 from overt.journal.record import Record
 from overt.journal.store import Owner
 from overt.stores import SQLiteStore
+from overt.testing._store_checks import now_is
 now = datetime(2024, 1, 1, tzinfo=UTC)
 path = sys.argv[1]
 
@@ -351,15 +357,15 @@ async def main():
     large = Record(1, 1, text="x" * 1_000_000)
     for _ in range(2):
         try:
-            await store.append("run", [large], after=0, epoch=1, status="running")
+            await store.append("run", [large], after=0, epoch=1, change=now_is("running"))
         except StoreError as error:
             assert path in str(error) and ("disk" in str(error)), error
         else:
             raise AssertionError("more was written than there is room for")
-    await store.append("small", [Record(1, 1, text="x")], after=0, epoch=1, status="running")
+    await store.append("small", [Record(1, 1, text="x")], after=0, epoch=1, change=now_is("running"))
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert (await store.info("run")).position == 0
-    await store.append("run", [large], after=0, epoch=1, status="running")
+    await store.append("run", [large], after=0, epoch=1, change=now_is("running"))
     assert len(await store.read("run")) == len(await store.read("small")) == 1
     await store.close()
 
@@ -396,7 +402,9 @@ async def test_a_failed_commit_fails_all_who_shared_it_and_is_undone(
 
     async def append(n: int) -> None:
         try:
-            await store.append(f"run {n}", [Record(7, 1, text="x")], after=6, epoch=1, status="running")
+            await store.append(
+                f"run {n}", [Record(7, 1, text="x")], after=6, epoch=1, change=now_is("running")
+            )
         except StoreError as error:
             errors.append(error)
 
@@ -465,7 +473,7 @@ async def test_a_row_after_the_end_is_never_appended_over(path: Path) -> None:
     sql(path, "INSERT INTO journal VALUES ('run', 7, 1, 'theirs')")
     store = SQLiteStore(path)
     with pytest.raises(JournalCorrupt, match="at or after position 7"):
-        await store.append("run", [Record(7, 1, text="ours")], after=6, epoch=1, status="running")
+        await store.append("run", [Record(7, 1, text="ours")], after=6, epoch=1, change=now_is("running"))
     assert (await store.info("run")).position == 6
     await store.close()
 

@@ -23,6 +23,7 @@ from overt.errors import RunConflict, StoreError
 from overt.journal.record import Record
 from overt.journal.store import Owner
 from overt.stores import SQLiteStore
+from overt.testing._store_checks import now_is
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +65,9 @@ def test_event_loops_one_after_another(path: Path) -> None:
     async def step(after: int) -> None:
         if after == 0:
             await store.create("run", (), agent="a", owner=OWNER, now=NOW, until=UNTIL)
-        await store.append("run", [Record(after + 1, 1, text="x")], after=after, epoch=1, status="running")
+        await store.append(
+            "run", [Record(after + 1, 1, text="x")], after=after, epoch=1, change=now_is("running")
+        )
 
     asyncio.run(step(0))
     trio.run(step, 1)
@@ -87,7 +90,7 @@ def test_event_loops_at_the_same_time(path: Path) -> None:
         start_together.wait()
         await store.create(name, (), agent="a", owner=OWNER, now=NOW, until=UNTIL)
         for n in range(25):
-            await store.append(name, [Record(n + 1, 1, text="x")], after=n, epoch=1, status="running")
+            await store.append(name, [Record(n + 1, 1, text="x")], after=n, epoch=1, change=now_is("running"))
 
     def on_asyncio(name: str) -> None:
         asyncio.run(drive(name))
@@ -121,7 +124,7 @@ async def test_appends_that_wait_share_a_commit(path: Path) -> None:
     before = wal.stat().st_size
 
     async def append(n: int) -> None:
-        await store.append(f"run {n}", [Record(7, 1, text="x")], after=6, epoch=1, status="running")
+        await store.append(f"run {n}", [Record(7, 1, text="x")], after=6, epoch=1, change=now_is("running"))
 
     other = sqlite3.connect(path, isolation_level=None)
     # While another process writes, all hundred come to wait.
@@ -147,7 +150,7 @@ async def test_what_was_cancelled_before_its_turn_does_not_happen(path: Path) ->
     other.execute("BEGIN IMMEDIATE")
 
     async def append(run_id: str) -> None:
-        await store.append(run_id, [Record(7, 1, text="x")], after=6, epoch=1, status="running")
+        await store.append(run_id, [Record(7, 1, text="x")], after=6, epoch=1, change=now_is("running"))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(append, "first")
@@ -169,7 +172,7 @@ async def test_close_finishes_what_is_under_way(path: Path) -> None:
     await start(store)
 
     async def append() -> None:
-        await store.append("run", [Record(7, 1, text="x")], after=6, epoch=1, status="running")
+        await store.append("run", [Record(7, 1, text="x")], after=6, epoch=1, change=now_is("running"))
 
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -224,10 +227,11 @@ from datetime import datetime, UTC
 from overt.journal.record import Record
 from overt.journal.store import Owner
 from overt.stores import SQLiteStore
+from overt.testing._store_checks import now_is
 now = datetime(2024, 1, 1, tzinfo=UTC)
 store = SQLiteStore(sys.argv[1])
 def append(n):
-    asyncio.run(store.append("run", [Record(n, 1, text=str(n))], after=n - 1, epoch=1, status="running"))
+    asyncio.run(store.append("run", [Record(n, 1, text=str(n))], after=n - 1, epoch=1, change=now_is("running")))
 asyncio.run(store.create("run", (), agent="a", owner=Owner(id="x"), now=now, until=now))
 append(1)
 child = os.fork()

@@ -15,6 +15,7 @@ from overt.journal.record import Record
 from overt.journal.store import Owner
 from overt.stores import MemoryStore, SQLiteStore, Store
 from overt.testing import STORE_CHECKS, Crashed, CrashingStore, StoreCheck
+from overt.testing._store_checks import now_is
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +29,11 @@ async def create(store: Store, run_id: str = "run") -> None:
 
 async def append(store: Store, position: int, run_id: str = "run") -> None:
     await store.append(
-        run_id, [Record(position, 1, text=str(position))], after=position - 1, epoch=1, status="running"
+        run_id,
+        [Record(position, 1, text=str(position))],
+        after=position - 1,
+        epoch=1,
+        change=now_is("running"),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,62 +13,19 @@ import pytest
 
 from overt.errors import RunConflict, RunExists, StoreError
 from overt.journal.record import Record
-from overt.journal.store import Claim, Owner, RunInfo
+from overt.journal.store import Change, Claim, Owner, RunInfo
+from overt.journal.wrapper import StoreWrapper
 from overt.stores import MemoryStore, SQLiteStore, Store
 from overt.testing import STORE_CHECKS, STORE_REOPEN_CHECKS, store_conformance
 
 pytestmark = pytest.mark.anyio
 
 
-class Sound:
+class Sound(StoreWrapper):
     """Passes everything on; each store below breaks one thing of it."""
 
     def __init__(self) -> None:
-        self.inner = MemoryStore()
-
-    async def create(
-        self,
-        run_id: str,
-        records: Sequence[Record],
-        *,
-        agent: str,
-        owner: Owner,
-        now: datetime,
-        until: datetime,
-    ) -> Claim:
-        return await self.inner.create(run_id, records, agent=agent, owner=owner, now=now, until=until)
-
-    async def append(
-        self,
-        run_id: str,
-        records: Sequence[Record],
-        *,
-        after: int,
-        epoch: int,
-        status: str,
-        release: bool = False,
-    ) -> None:
-        await self.inner.append(run_id, records, after=after, epoch=epoch, status=status, release=release)
-
-    async def read(self, run_id: str, *, after: int = 0) -> Sequence[Record]:
-        return await self.inner.read(run_id, after=after)
-
-    async def info(self, run_id: str) -> RunInfo:
-        return await self.inner.info(run_id)
-
-    async def claim(
-        self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False
-    ) -> Claim:
-        return await self.inner.claim(run_id, owner=owner, now=now, until=until, force=force)
-
-    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> None:
-        await self.inner.renew(run_id, epoch=epoch, until=until)
-
-    async def release(self, run_id: str, *, epoch: int) -> None:
-        await self.inner.release(run_id, epoch=epoch)
-
-    async def close(self) -> None:
-        await self.inner.close()
+        super().__init__(MemoryStore())
 
 
 class ReloadsStaleWrites(Sound):
@@ -81,12 +38,12 @@ class ReloadsStaleWrites(Sound):
         *,
         after: int,
         epoch: int,
-        status: str,
+        change: Change,
         release: bool = False,
-    ) -> None:
+    ) -> str | None:
         end = (await self.info(run_id)).position
         moved = [Record(one.position - after + end, one.count, text=one.text) for one in records]
-        await self.inner.append(run_id, moved, after=end, epoch=epoch, status=status, release=release)
+        return await self.inner.append(run_id, moved, after=end, epoch=epoch, change=change, release=release)
 
 
 class IgnoresEpochs(Sound):
@@ -97,11 +54,13 @@ class IgnoresEpochs(Sound):
         *,
         after: int,
         epoch: int,
-        status: str,
+        change: Change,
         release: bool = False,
-    ) -> None:
+    ) -> str | None:
         latest = (await self.info(run_id)).epoch
-        await self.inner.append(run_id, records, after=after, epoch=latest, status=status, release=release)
+        return await self.inner.append(
+            run_id, records, after=after, epoch=latest, change=change, release=release
+        )
 
 
 class AppendsOneByOne(Sound):
@@ -114,18 +73,22 @@ class AppendsOneByOne(Sound):
         *,
         after: int,
         epoch: int,
-        status: str,
+        change: Change,
         release: bool = False,
-    ) -> None:
+    ) -> str | None:
         if not records:
-            await self.inner.append(run_id, (), after=after, epoch=epoch, status=status, release=release)
+            return await self.inner.append(
+                run_id, (), after=after, epoch=epoch, change=change, release=release
+            )
+        mark: str | None = None
         for place, one in enumerate(records, start=1):
             end = place == len(records)
-            await self.inner.append(
-                run_id, [one], after=after, epoch=epoch, status=status, release=release and end
+            mark = await self.inner.append(
+                run_id, [one], after=after, epoch=epoch, change=change, release=release and end
             )
             after += one.count
             await anyio.lowlevel.checkpoint()
+        return mark
 
 
 class ForgetsToRelease(Sound):
@@ -152,9 +115,9 @@ class BreaksEveryClaim(Sound):
 class RoundsTimes(Sound):
     """Keeps milliseconds."""
 
-    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> None:
+    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> str | None:
         short = until - timedelta(microseconds=until.microsecond % 1000)
-        await self.inner.renew(run_id, epoch=epoch, until=short)
+        return await self.inner.renew(run_id, epoch=epoch, until=short)
 
 
 class SeesNoDeath(Sound):
@@ -209,11 +172,54 @@ class CreatesAgain(Sound):
 
 
 class RenewsForAnyone(Sound):
-    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> None:
+    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> str | None:
         try:
-            await self.inner.renew(run_id, epoch=epoch, until=until)
+            return await self.inner.renew(run_id, epoch=epoch, until=until)
         except RunConflict:
-            return
+            return None
+
+
+class KeepsSettledRequests(Sound):
+    async def append(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        after: int,
+        epoch: int,
+        change: Change,
+        release: bool = False,
+    ) -> str | None:
+        kept = replace(change, settled=())
+        return await self.inner.append(
+            run_id, records, after=after, epoch=epoch, change=kept, release=release
+        )
+
+
+class ListsByName(Sound):
+    async def runs(
+        self,
+        *,
+        status: str | Collection[str] | None = None,
+        agent: str | None = None,
+        older_than: datetime | None = None,
+        limit: int | None = None,
+    ) -> Sequence[RunInfo]:
+        found = await self.inner.runs(status=status, agent=agent, older_than=older_than)
+        return sorted(found, key=lambda info: info.run_id)[:limit]
+
+
+class DropsTheMark(Sound):
+    async def claim(
+        self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False
+    ) -> Claim:
+        claim = await self.inner.claim(run_id, owner=owner, now=now, until=until, force=force)
+        return replace(claim, interrupt=None)
+
+
+class DeletesWhatIsDriven(Sound):
+    async def delete(self, run_id: str, *, now: datetime, force: bool = False) -> None:
+        await self.inner.delete(run_id, now=now, force=True)
 
 
 class NeverCloses(Sound):
@@ -252,6 +258,10 @@ async def test_a_sound_store_passes() -> None:
         CreatesAgain,
         RenewsForAnyone,
         NeverCloses,
+        KeepsSettledRequests,
+        ListsByName,
+        DropsTheMark,
+        DeletesWhatIsDriven,
     ],
 )
 async def test_a_broken_store_is_found(broken: type[Sound]) -> None:

@@ -93,6 +93,8 @@ class Interrupt(NamedTuple):
 
     handle: str
     reason: str | None = None
+    asked: bool = False
+    """Whether another process has asked for it, by a mark in the store."""
 
 
 class Close(NamedTuple):

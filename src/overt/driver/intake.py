@@ -7,11 +7,13 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import anyio
 
 from overt.clock import Clock, SystemClock
+from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.decide import decide
 from overt.core.desk import Refused
@@ -20,14 +22,22 @@ from overt.core.tree import Tree
 from overt.driver.audience import Listener, drop
 from overt.driver.context import current_host
 from overt.driver.slot import Slot, store_error
-from overt.driver.tenure import Tenure, run_status
+from overt.driver.tenure import Tenure
 from overt.driver.watches import Watches
 from overt.errors import StoreError, UsageError
 from overt.journal.codec import record
+from overt.journal.listing import change_of, run_status
 from overt.journal.loading import Log, refold
 from overt.journal.record import Record
+from overt.journal.store import Change
 
 __all__ = ("Intake",)
+
+
+@lru_cache(maxsize=16)
+def _private(status: str) -> Change:
+    return Change(status=status, at=EPOCH)
+
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -61,7 +71,7 @@ class Intake(ABC):
         """Run something beside everything else."""
 
     @abstractmethod
-    async def _append(self, records: Sequence[Record], after: int) -> None: ...
+    async def _append(self, records: Sequence[Record], after: int, change: Change) -> None: ...
 
     @abstractmethod
     def _dispatch(self, slots: Sequence[Slot]) -> None: ...
@@ -179,18 +189,22 @@ class Intake(ABC):
             raise store_error(self.broken)
         slot = Slot(inp, wants=wants)
         tree = self.tree
+        obeys = type(inp) is i.Interrupt and inp.asked
         after, durable = tree.seq, len(self.log)
         try:
             first = tree.next_effect
             facts = slot.facts = decide(tree, inp, self.now())
             slot.effects = range(first, tree.next_effect)
-            if facts:
-                self.log.append((after + 1, tree.now, facts))
+            if facts or obeys:
+                records: tuple[Record, ...] = ()
+                if facts:
+                    self.log.append((after + 1, tree.now, facts))
+                    records = (record(after + 1, tree.now, facts),)
                 self.tenure.append_now(
                     tree.run_id,
-                    (record(after + 1, tree.now, facts),),
+                    records,
                     after=after,
-                    status=run_status(tree),
+                    change=self._change(facts, obeyed=obeys),
                     release=self._may_release(),
                 )
         except (UsageError, Refused):
@@ -203,6 +217,8 @@ class Intake(ABC):
             if self.listeners:
                 self._tell(self.log[durable:])
             self._dispatch((slot,))
+        if self.tenure.mark is not None:
+            self._obey()
         return slot
 
     async def _pump(self) -> None:
@@ -212,6 +228,7 @@ class Intake(ABC):
             return
         slots: list[Slot] = []
         records: list[Record] = []
+        obeys = False
         now = self.now()
         after, durable = self.tree.seq, len(self.log)
         self._appending = durable
@@ -219,6 +236,7 @@ class Intake(ABC):
             while self._queue:
                 slot = self._queue.popleft()
                 slots.append(slot)
+                obeys = obeys or (type(slot.input) is i.Interrupt and slot.input.asked)
                 first = self.tree.next_effect
                 try:
                     facts = slot.facts = decide(self.tree, slot.input, now)
@@ -231,8 +249,9 @@ class Intake(ABC):
                     records.append(record(position, self.tree.now, facts))
                     self.log.append((position, self.tree.now, facts))
                     self._watches.note()
-            if records:
-                await self._append(records, after)
+            if records or obeys:
+                decided = [fact for _, _, facts in self.log[durable:] for fact in facts]
+                await self._append(records, after, self._change(decided, obeyed=obeys))
         except BaseException as error:  # noqa: BLE001  # told to everybody who waits, and to the host
             self._break(error)
             self.tree = refold(self.log, durable)
@@ -248,9 +267,32 @@ class Intake(ABC):
             if self.listeners:
                 self._tell(self.log[durable:])
             self._dispatch(slots)
+        if self.tenure.mark is not None:
+            self._obey()
         for slot in slots:
             if slot.done is not None:
                 slot.done.set()
+
+    def _change(self, facts: Sequence[f.Fact], *, obeyed: bool) -> Change:
+        """What is to be changed in the store's lists; nobody looks into a private store."""
+        tree = self.tree
+        if not self.tenure.private:
+            return change_of(tree, facts, obeyed=obeyed)
+        return _private(run_status(tree))
+
+    def obeying(self) -> i.Interrupt:
+        """What is done because another process has asked for it."""
+        mark, self.tenure.mark = self.tenure.mark, None
+        return i.Interrupt("root", mark or None, asked=True)
+
+    def _obey(self) -> None:
+        """Do it as soon as what is being worked off is through."""
+        if not self.live:
+            return  # whoever takes the run next finds the mark
+        self._queue.append(Slot(self.obeying(), wants=False))
+        if not self._pumping:
+            self._pumping = True
+            self.spawn(self._work_off)
 
     def _refuse_all(self) -> None:
         while self._queue:

@@ -27,21 +27,20 @@ from overt.core.effects import (
 from overt.core.tree import Tree
 from overt.driver.alarm import Alarm
 from overt.driver.audience import Audience
-from overt.driver.context import Host, current_host, pause_here, stop_if_cancelled, to_its_end
+from overt.driver.context import Host, current_host, pause_here, stop_if_cancelled
 from overt.driver.crew import Crew
 from overt.driver.gate import Gate
-from overt.driver.intake import Intake
+from overt.driver.holding import Holder
 from overt.driver.metering import Watcher
 from overt.driver.perform import perform_host, perform_model, perform_notify
 from overt.driver.shown import Shown
 from overt.driver.slot import Slot, store_error
 from overt.driver.standing import has_cut, has_notices
-from overt.driver.tenure import Tenure, run_status
+from overt.driver.tenure import Tenure
 from overt.driver.toolcall import perform_tool
 from overt.driver.watches import Watch
 from overt.errors import StoreError, UsageError
 from overt.journal.loading import Log
-from overt.journal.record import Record
 from overt.journal.store import Store
 from overt.message import Model
 
@@ -57,7 +56,7 @@ PATIENCE = 5.0
 """Seconds, beside `shutdown`, the store has to take what closes the journal off."""
 
 
-class Driver(Intake):
+class Driver(Holder):
     """Drives one run in this process."""
 
     def __init__(
@@ -78,20 +77,11 @@ class Driver(Intake):
         self.gate: Gate = Gate(crew.max_concurrent_turns)
         self.shown: dict[str, Shown] = {}
         """What the model of each handle has been shown."""
-        self.plan: str = ""
-        """The plan this process was given."""
-        self.fits: Callable[[Tree], None] | None = None
-        """Raises where the code of this process cannot carry on what is open."""
-        self.drift: bool = False
-        """Whether the recorded plan may be another."""
         self.pause: Callable[[], Awaitable[None]] = checkpoint
         """A cancellation point that lets others run."""
         self._group: TaskGroup | None = None
-        self._keeping: bool = False
-        """Whether a task renews the claim."""
         self._spawned = False
         """Whether the group has had a task."""
-        self._next = self.tree.next_effect
         self._scopes: dict[int, anyio.CancelScope] = {}
         self._mine: set[int] = set()
         """Effects handed out here that are not closed."""
@@ -99,8 +89,6 @@ class Driver(Intake):
         """Effects handed to a chain and not through."""
         self.host: Host | None = None
         """The asyncio task that performs effects although it is not the driver's own."""
-        self._claim = Gate(1)
-        """Held while the claim is taken or given up."""
         self._verbs = 0
         """Verbs that count on the claim: they have taken it, and are not decided yet."""
         self._guests = 0
@@ -108,8 +96,6 @@ class Driver(Intake):
         self._alarm = Alarm()
         self.audience: Audience = Audience()
         """Hears what models say while they say it."""
-        self.catching_up: bool = False
-        """Whether listeners are told of what another process has done."""
         self.models: dict[str, Model] = {}
         """Models in place of the agent's own, by handle, until its wake has settled or parked."""
         if crew.watched:
@@ -137,107 +123,6 @@ class Driver(Intake):
         for scope in list(self._scopes.values()):
             scope.cancel()
         self._look()
-
-    async def _append(self, records: Sequence[Record], after: int) -> None:
-        tree = self.tree
-        release = self._may_release()
-        if self.first is not None:
-            await self.tenure.create(self.first, records)
-            self._opened()
-            self._keep()
-            if not release:
-                return
-            records, after = (), tree.seq
-        append = partial(self.tenure.append, tree.run_id, records, after=after, status=run_status(tree))
-        if not release:
-            await append(release=False)
-            return
-        # What has been decided is not given up while the claim is; giving up takes no longer than the store is given.
-        with anyio.CancelScope(shield=True):
-            async with self._claim:
-                await append(release=self._may_release())
-        if self.tenure.held:
-            # An input came while the claim was given up, and took it anew.
-            self._keep()
-
-    async def acquire(self, *, force: bool = False) -> None:
-        """Take the claim on the run, and catch up with what another process has done since.
-
-        Raises:
-            RunConflict: Another driver has it.
-            SpecDrift: What another process has done with the run does not fit the code of this one.
-        """
-        if self.broken is not None:
-            raise store_error(self.broken)
-        async with self._claim:
-            if self.first is not None or self.tenure.held:
-                return
-            known = len(self.log)
-            await self._unbroken(partial(self.tenure.take, self.tree, self.log, force=force))
-            if self.listeners:
-                self.catching_up = True
-                self._tell(self.log[known:])
-                self.catching_up = False
-            if len(self.log) != known:
-                # Whoever moved it on may have had other agents, and other rules for them.
-                self.drift = True
-            if self.drift:
-                await self._check_fit()
-            self._keep()
-            self._next = self.tree.next_effect
-            if self.tree.root.active:
-                await self.step(i.TakeOver())
-            if self.drift:
-                self.drift = False
-                await self.step(i.Drift(self.plan))
-
-    async def _check_fit(self) -> None:
-        try:
-            if self.fits is not None:
-                self.fits(self.tree)
-        except BaseException:
-            await self.tenure.give_up(self.tree.run_id)
-            raise
-
-    async def release(self) -> None:
-        """Give the claim up, if it is held."""
-        async with self._claim:
-            if self.broken is None and self.tenure.held:
-                await self._unbroken(partial(self.tenure.give_up, self.tree.run_id))
-
-    async def check_claim(self) -> None:
-        """Make sure the run is still this driver's before something is entered that cannot be undone.
-
-        Raises:
-            StoreError: It is not, or nobody can tell; this driver stops.
-        """
-        try:
-            await self.tenure.check(self.tree.run_id)
-        except Exception as error:
-            self._break(error)
-            raise store_error(error) from error
-
-    async def _unbroken(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do work in the store to its end; where that never waits, nothing can come between."""
-        await (work() if self.tenure.immediate else to_its_end(work))
-
-    async def _keep_claim(self) -> None:
-        """Renew the claim for as long as it is held; a parked run has none, and no task that wakes for it."""
-        try:
-            while True:
-                await self.clock.sleep(self.tenure.seconds / 3)
-                if self.broken is not None or not self.tenure.held:
-                    return
-                await self.tenure.renew(self.tree.run_id)
-        except Exception as error:  # noqa: BLE001  # a store that cannot be asked is as good as lost
-            self._break(error)
-        finally:
-            self._keeping = False
-
-    def _keep(self) -> None:
-        if self._group is not None and not self.tenure.private and not self._keeping:
-            self._keeping = True
-            self.spawn(self._keep_claim)
 
     # ------------------------------------------------------------ effects
 

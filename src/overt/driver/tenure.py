@@ -17,24 +17,14 @@ from overt.errors import RunConflict, StoreError
 from overt.journal.loading import Log, fold
 from overt.journal.owner import owner_here
 from overt.journal.record import Record
-from overt.journal.store import Owner, Store
+from overt.journal.store import Change, Owner, Store
 
-__all__ = ("Tenure", "run_status")
+__all__ = ("Tenure",)
 
 PAUSE = timedelta(seconds=1)
 """A driver that heard from its store longer ago than this may have been stopped, and its run taken, meanwhile."""
 LOCAL = Owner(id="local")
 """Owner of runs in a store nobody else can reach."""
-
-
-def run_status(tree: Tree) -> str:
-    """Return the run's status for lists: that of the entry handle, `running` while something runs."""
-    entry = tree.entry
-    if tree.root.live and not (entry is not None and entry.wake is not None and entry.wake.cut):
-        return "running"
-    if entry is None or entry.wake is None:
-        return "idle"
-    return entry.wake.status or "pending"
 
 
 class Tenure:
@@ -52,9 +42,11 @@ class Tenure:
         """Epoch under which this driver stopped, while the store may still hold the claim."""
         self._deadline: float = math.inf
         self._scope: anyio.CancelScope | None = None
+        self.mark: str | None = None
+        """Why another process has asked for the run to be interrupted, as far as the store has said."""
         self.until: datetime = datetime(1970, 1, 1, tzinfo=UTC)
         self.seen: datetime = self.until
-        self._append_now: Callable[..., None] | None = getattr(
+        self._append_now: Callable[..., str | None] | None = getattr(
             store, "append_now", None
         )  # an ImmediateStore; isinstance would cost more than an append
 
@@ -104,7 +96,7 @@ class Tenure:
             self.epoch, self.until, self.seen = claim.epoch, claim.until, now
 
     async def append(
-        self, run_id: str, records: Sequence[Record], *, after: int, status: str, release: bool
+        self, run_id: str, records: Sequence[Record], *, after: int, change: Change, release: bool
     ) -> None:
         """Append under the claim; durable when this returns.
 
@@ -114,15 +106,15 @@ class Tenure:
         Raises:
             RunConflict: Another driver has the run, or moved it on.
         """
-        if self.immediate:
-            self.append_now(run_id, records, after=after, status=status, release=release)
+        if self.immediate and self.epoch is not None:
+            self.append_now(run_id, records, after=after, change=change, release=release)
             return
         epoch = await self._retake(run_id, after) if self.epoch is None else self.epoch
         asked = self._before()
-        if records or release:
+        if records or release or change.obeyed:
             with self._patiently() as scope:
-                await self.store.append(
-                    run_id, records, after=after, epoch=epoch, status=status, release=release
+                self.mark = await self.store.append(
+                    run_id, records, after=after, epoch=epoch, change=change, release=release
                 )
             if scope.cancelled_caught:
                 raise StoreError(
@@ -139,6 +131,7 @@ class Tenure:
         with anyio.CancelScope(shield=True):
             claim = await self.store.claim(run_id, owner=owner, now=now, until=until, force=False)
             self.epoch, self.until, self.seen = claim.epoch, claim.until, now
+            self.mark = claim.interrupt
             epoch = claim.epoch
             info = await self.store.info(run_id)
             if info.position != after:
@@ -147,14 +140,16 @@ class Tenure:
         return epoch
 
     def append_now(
-        self, run_id: str, records: Sequence[Record], *, after: int, status: str, release: bool
+        self, run_id: str, records: Sequence[Record], *, after: int, change: Change, release: bool
     ) -> None:
         """`append`, where the store never waits."""
         assert self._append_now is not None
         if self.epoch is None:
             raise RunConflict(f"run {run_id}: this driver holds no claim")
         asked = self._before()
-        self._append_now(run_id, records, after=after, epoch=self.epoch, status=status, release=release)
+        self.mark = self._append_now(
+            run_id, records, after=after, epoch=self.epoch, change=change, release=release
+        )
         if release:
             self.epoch = None
         else:
@@ -174,6 +169,7 @@ class Tenure:
         with anyio.CancelScope(shield=True):
             claim = await self.store.claim(tree.run_id, owner=owner, now=now, until=until, force=force)
             self.epoch, self.until, self.seen = claim.epoch, claim.until, now
+            self.mark = claim.interrupt
             try:
                 info = await self.store.info(tree.run_id)
                 if info.position != tree.seq:
@@ -228,5 +224,5 @@ class Tenure:
         """
         if self.epoch is not None:
             _, now, until = self._terms()
-            await self.store.renew(run_id, epoch=self.epoch, until=until)
+            self.mark = await self.store.renew(run_id, epoch=self.epoch, until=until)
             self.until, self.seen = until, now

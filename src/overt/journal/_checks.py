@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from overt.errors import RunConflict, RunExists, RunNotFound, StoreError
+from overt.errors import RunConflict, RunExists, RunNotFound, StoreError, UsageError
 from overt.journal.owner import is_dead
 from overt.journal.record import Record
 from overt.journal.store import Owner
 
-__all__ = ("append_conflict", "check_records", "claim_conflict", "exists", "not_found", "used_after_close")
+__all__ = (
+    "NOBODY",
+    "append_conflict",
+    "check_limit",
+    "check_records",
+    "claim_conflict",
+    "exists",
+    "not_found",
+    "statuses",
+    "used_after_close",
+)
+
+NOBODY = Owner(id="")
+"""Takes a run only to remove it."""
 
 
 def check_records(run_id: str, records: Sequence[Record], *, after: int) -> int:
@@ -72,6 +85,23 @@ def claim_conflict(
     return RunConflict(
         f"run {run_id!r} is driven by {held_by.id!r} until {held_until}", owner=held_by.id, until=held_until
     )
+
+
+def check_limit(limit: int | None) -> None:
+    """Refuse a `limit` that is no number of rows.
+
+    Raises:
+        UsageError: It is negative.
+    """
+    if limit is not None and limit < 0:
+        raise UsageError(f"limit is a number from 0, or None, not {limit!r}")
+
+
+def statuses(status: str | Collection[str] | None) -> frozenset[str] | None:
+    """Return the statuses asked for; `None` for all."""
+    if status is None:
+        return None
+    return frozenset((status,) if isinstance(status, str) else status)
 
 
 def exists(run_id: str) -> RunExists:

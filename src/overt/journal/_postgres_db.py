@@ -22,7 +22,7 @@ from overt.errors import RunNotFound, StoreError, UnsupportedSchema
 from overt.journal import _postgres_schema as sql
 from overt.journal._postgres_schema import SCHEMA_VERSION, Statements, migrations
 from overt.journal._postgres_session import Head, Row, Session
-from overt.journal._postgres_words import explain, is_final, is_lost
+from overt.journal._postgres_words import NotConnected, explain, is_final, is_lost
 from overt.journal._worker import Next
 
 __all__ = ("PostgresDatabase", "connect")
@@ -45,7 +45,9 @@ class PostgresDatabase:
         patience: Seconds to wait for a server to come back that was there before.
     """
 
-    def __init__(self, conninfo: str, where: str, *, schema: str, lock_timeout: float, patience: float) -> None:
+    def __init__(
+        self, conninfo: str, where: str, *, schema: str, lock_timeout: float, patience: float
+    ) -> None:
         self.name: Final = f"PostgreSQL at {where}, schema {schema}"
         self.schema: Final = schema
         self.statements: Final = Statements(schema)
@@ -96,7 +98,7 @@ class PostgresDatabase:
         while True:
             try:
                 connection = connect(self._conninfo)
-            except psycopg.OperationalError as error:
+            except NotConnected as error:
                 # A server that is restarted refuses for a moment.
                 if is_final(error) or time.monotonic() >= deadline:
                     raise
@@ -115,7 +117,9 @@ class PostgresDatabase:
     def _check(self, *, make: bool) -> None:
         version = self._version()
         if version is None and not make:
-            raise RunNotFound(f"{self.name}: no run has been stored there; is it the right database and schema?")
+            raise RunNotFound(
+                f"{self.name}: no run has been stored there; is it the right database and schema?"
+            )
         if version != SCHEMA_VERSION:
             self._migrate()
 
@@ -124,7 +128,9 @@ class PostgresDatabase:
         assert self._connection is not None
         release = self._connection.info.server_version
         if release < _OLDEST:
-            raise StoreError(f"{self.name}: the server is PostgreSQL {release // 10000}; 13 or later is needed")
+            raise StoreError(
+                f"{self.name}: the server is PostgreSQL {release // 10000}; 13 or later is needed"
+            )
         encoding, _, meta, others = self._fetch(self.statements.find)[0]
         if encoding != "UTF8":
             raise StoreError(
@@ -208,7 +214,10 @@ class PostgresDatabase:
                 raise
         session = self._session
         self._news = [
-            *(sql.news(run_id, session.heads[run_id].position) for run_id in session.created | session.changed),
+            *(
+                sql.news(run_id, session.heads[run_id].position)
+                for run_id in session.created | session.changed
+            ),
             *(sql.news(run_id, None) for run_id in session.deleted),
         ]
         session.forget()
@@ -280,7 +289,9 @@ class PostgresDatabase:
             end = execute(sql.COMMIT)
         self._in_doubt = False
         if end.statusmessage != "COMMIT":
-            raise StoreError(f"{self.name}: the server undid the transaction ({end.statusmessage}); try again")
+            raise StoreError(
+                f"{self.name}: the server undid the transaction ({end.statusmessage}); try again"
+            )
 
     def _was_committed(self, error: psycopg.Error) -> bool:
         """Connect again and ask what became of the transaction the connection was lost in.
@@ -323,9 +334,15 @@ class PostgresDatabase:
 def connect(conninfo: str) -> psycopg.Connection[Row]:
     """Connect, for transactions that are begun and ended by hand, and for text that may hold NUL.
 
-    Statements are prepared by none of them, since a pool would lose them.
+    No statement is prepared for later, since a pool would lose it.
+
+    Raises:
+        NotConnected: The server cannot be reached, or does not let us in.
     """
-    connection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
+    try:
+        connection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
+    except psycopg.OperationalError as error:
+        raise NotConnected(str(error)) from error
     connection.adapters.register_dumper(str, _Dumper)
     connection.adapters.register_loader("text", _Loader)
     return connection

@@ -22,7 +22,7 @@ from overt.journal._checks import used_after_close
 from overt.journal._postgres_db import connect
 from overt.journal._postgres_schema import Statements, channel, tag
 from overt.journal._postgres_session import Row
-from overt.journal._postgres_words import explain, is_final, is_lost
+from overt.journal._postgres_words import NotConnected, explain, is_final, is_lost
 
 __all__ = ("Listener", "Waiter")
 
@@ -49,7 +49,9 @@ class Waiter:
     def wake(self, error: StoreError | None = None) -> None:
         """Let it go on; from any thread."""
         self.error = error
-        with suppress(RuntimeError):  # The loop has ended, and the task with it; of trio's error it is the base.
+        with suppress(
+            RuntimeError
+        ):  # The loop has ended, and the task with it; of trio's error it is the base.
             if isinstance(self.loop, asyncio.AbstractEventLoop):
                 self.loop.call_soon_threadsafe(self.event.set)
             else:
@@ -83,7 +85,9 @@ class Listener:
         self._stopping = False
         self._bell, self._ear = socket.socketpair()
         self._bell.setblocking(False)
-        self._thread: Final = threading.Thread(target=self._serve, name=f"overt listening to {name}", daemon=True)
+        self._thread: Final = threading.Thread(
+            target=self._serve, name=f"overt listening to {name}", daemon=True
+        )
         self._thread.start()
         _listeners.add(self)
 
@@ -151,18 +155,18 @@ class Listener:
         while True:
             try:
                 connection = connect(self._conninfo)
-                break
-            except psycopg.OperationalError as error:
+            except NotConnected as error:
                 if is_final(error) or time.monotonic() >= deadline or self._stopping:
                     self._known = False
                     raise
                 if bell.select(0.1):
                     self._ear.recv(4096)
-        self._known = True
-        # A standby takes no listeners; looking has to do there.
-        with suppress(psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.FeatureNotSupported):
-            connection.execute(f'LISTEN "{channel(self._schema)}"'.encode())
-        return connection
+                continue
+            self._known = True
+            # A standby takes no listeners; looking has to do there.
+            with suppress(psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.FeatureNotSupported):
+                connection.execute(f'LISTEN "{channel(self._schema)}"'.encode())
+            return connection
 
     def _listen(self, connection: psycopg.Connection[Row]) -> None:
         """Wake whoever is concerned until there is nobody left."""
@@ -187,7 +191,10 @@ class Listener:
         with self._lock:
             runs = {waiter.run_id for waiters in self._waiting.values() for waiter in waiters}
         found = dict(
-            cast("list[tuple[str, int]]", connection.execute(self._statements.positions, (list(runs),)).fetchall())
+            cast(
+                "list[tuple[str, int]]",
+                connection.execute(self._statements.positions, (list(runs),)).fetchall(),
+            )
         )
         for run_id in runs:
             self._heard(tag(run_id), found.get(run_id))

@@ -104,7 +104,8 @@ ALONE: Final = b"SELECT pg_advisory_xact_lock(%s, %s)"
 # A notification that is lost is made up for; it has a transaction of its own because those that notify commit one
 # after the other, in the whole server.
 NOTIFY: Final = (
-    b"SELECT pg_notify(%s, payload), set_config('synchronous_commit', 'off', true) FROM unnest(%b::text[]) AS payload"
+    b"SELECT pg_notify(%s, payload), set_config('synchronous_commit', 'off', true) "
+    b"FROM unnest(%b::text[]) AS payload"
 )
 
 
@@ -157,7 +158,16 @@ class Statements:
         self.meta_kept: Final = write(f"{meta} FOR SHARE")
 
         # Write.
-        changed = ("position", "epoch", "owner_id", "owner_host", "owner_pid", "owner_started", "until", "status")
+        changed = (
+            "position",
+            "epoch",
+            "owner_id",
+            "owner_host",
+            "owner_pid",
+            "owner_started",
+            "until",
+            "status",
+        )
         self.insert_runs: Final = write(f"INSERT INTO {{schema}}.runs ({_HEAD}) SELECT * FROM {_HEADS}")
         self.update_runs: Final = write(
             "UPDATE {schema}.runs AS runs SET "
@@ -182,7 +192,9 @@ class Statements:
             write(f"DELETE FROM {{schema}}.{table} WHERE run_id = ANY(%b::text[])")
             for table in ("journal", "requests", "runs")
         )
-        self.raise_deleted: Final = write("UPDATE {schema}.meta SET deleted_epoch = greatest(deleted_epoch, %s)")
+        self.raise_deleted: Final = write(
+            "UPDATE {schema}.meta SET deleted_epoch = greatest(deleted_epoch, %s)"
+        )
 
         # Read.
         self.head: Final = write(f"SELECT {_HEAD} FROM {{schema}}.runs WHERE run_id = %s")
@@ -194,7 +206,9 @@ class Statements:
             "(SELECT max(position) FROM {schema}.journal WHERE run_id = %s AND position <= %s), 0) "
             "WHERE runs.run_id = %s ORDER BY journal.position"
         )
-        self.positions: Final = write("SELECT run_id, position FROM {schema}.runs WHERE run_id = ANY(%b::text[])")
+        self.positions: Final = write(
+            "SELECT run_id, position FROM {schema}.runs WHERE run_id = ANY(%b::text[])"
+        )
         self.runs: Final = write(f"SELECT {_HEAD} FROM {{schema}}.runs")
         self.requests: Final = write(
             "SELECT run_id, request, kind, agent, asked_at, expires_at FROM {schema}.requests"

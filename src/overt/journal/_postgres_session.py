@@ -13,7 +13,9 @@ from overt.journal.store import OpenRequest
 __all__ = ("Head", "Row", "Session")
 
 Row = tuple[object, ...]
-_Columns = tuple[str, int, int, str | None, str | None, int | None, str | None, int | None, str, str, int, int, str | None]
+_Columns = tuple[
+    str, int, int, str | None, str | None, int | None, str | None, int | None, str, str, int, int, str | None
+]
 
 
 @dataclass(slots=True)
@@ -120,4 +122,7 @@ class Session:
 
     def columns(self, runs: Iterable[str]) -> list[list[object]]:
         """The heads of `runs` by column, sorted by run so that transactions that meet lock in one order."""
-        return [list(column) for column in zip(*(_values(self.heads[run_id]) for run_id in sorted(runs)), strict=True)]
+        return [
+            list(column)
+            for column in zip(*(_values(self.heads[run_id]) for run_id in sorted(runs)), strict=True)
+        ]

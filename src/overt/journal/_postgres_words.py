@@ -7,7 +7,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from overt.errors import DefinitionError, JournalCorrupt, StoreError
 
-__all__ = ("explain", "is_final", "is_lost", "parse")
+__all__ = ("NotConnected", "explain", "is_final", "is_lost", "parse")
 
 _SHOWN = ("host", "hostaddr", "port", "dbname", "user", "service")
 """Of what a DSN may hold; none of these is secret."""
@@ -26,14 +26,23 @@ _DEFAULTS = {
 # against those of the second list.
 _FINAL = (
     ("password authentication failed", "the server refuses the user or the password: check both"),
-    ("no password supplied", "the server asks for a password: put one into the DSN, PGPASSWORD or a passfile"),
+    (
+        "no password supplied",
+        "the server asks for a password: put one into the DSN, PGPASSWORD or a passfile",
+    ),
     ("no pg_hba.conf entry", "the server lets nobody in from here: its pg_hba.conf has to allow it"),
-    ("database ", "the database does not exist, or the user may not connect to it: create it first, or name another"),
+    (
+        "database ",
+        "the database does not exist, or the user may not connect to it: create it first, or name another",
+    ),
     ("role ", "the server does not know the user: create the role first, or name another"),
 )
 _PASSING = (
     ("too many", "the server has no connection to spare: close some, or raise max_connections"),
-    ("remaining connection slots", "the server has no connection to spare: close some, or raise max_connections"),
+    (
+        "remaining connection slots",
+        "the server has no connection to spare: close some, or raise max_connections",
+    ),
     ("starting up", "the server is starting: try again in a moment"),
     ("shutting down", "the server is shutting down: try again when it is back"),
     ("resolve host", "the host's name is not known: check the DSN and the name service"),
@@ -42,12 +51,16 @@ _PASSING = (
     ("SSL", "no encrypted connection can be made: check sslmode"),
     ("refused", "nothing listens there: is the server running, and is it the right host and port?"),
     ("No such file", "nothing listens there: is the server running, and is it the right socket folder?"),
-    ("timeout", "the server does not answer: is it the right host and port, and does the network let through?"),
+    (
+        "timeout",
+        "the server does not answer: is it the right host and port, and does the network let through?",
+    ),
 )
 
 # SQLSTATE or its class.
 _STATES = {
-    "25006": "the server is read-only, a standby or told to be: connect to the primary (target_session_attrs=read-write)",
+    "25006": "the server is read-only, a standby or told to be: connect to the primary "
+    "(target_session_attrs=read-write)",
     "42501": "the user lacks the right: grant USAGE on the schema and SELECT, INSERT, UPDATE, DELETE on its tables, "
     "or CREATE on the database to have them made",
     "53100": "the server's disk is full: free space there and try again",
@@ -69,6 +82,10 @@ _STATES = {
 }
 
 
+class NotConnected(psycopg.OperationalError):
+    """There is no connection, and none could be made."""
+
+
 def parse(dsn: str) -> tuple[str, str]:
     """Check a DSN without connecting.
 
@@ -85,12 +102,13 @@ def parse(dsn: str) -> tuple[str, str]:
         given = None
     if given is None:
         raise DefinitionError(
-            "PostgresStore: the DSN cannot be read; it is 'postgresql://user:password@host:port/database' with %-escapes "
-            "in it, or 'host=… port=… dbname=… user=… password=…' with values that hold spaces in single quotes"
+            "PostgresStore: the DSN cannot be read; it is 'postgresql://user:password@host:port/database' with "
+            "%-escapes, or 'host=… port=… dbname=… user=… password=…' with values that hold spaces in single quotes"
         )
     if not str(given.get("port", "0")).replace(",", "").isdecimal() or (
         # Of a URI libpq takes what follows a raw '@' or '/' of the password for host, port and database.
-        "://" in dsn and any("@" in str(given.get(key, "")) and str(given[key]) in dsn for key in ("host", "dbname"))
+        "://" in dsn
+        and any("@" in str(given.get(key, "")) and str(given[key]) in dsn for key in ("host", "dbname"))
     ):
         raise DefinitionError(
             "PostgresStore: host, port and database cannot be told apart in the DSN; characters of the password that "
@@ -126,19 +144,19 @@ def explain(error: Exception, where: str, *, run_id: str, committing: bool) -> S
     if isinstance(error, StoreError):
         return error
     if isinstance(error, UnicodeEncodeError):
-        return StoreError(f"{where}: run {run_id!r}: text with half of a surrogate pair cannot be stored ({error})")
+        return StoreError(
+            f"{where}: run {run_id!r}: text with half of a surrogate pair cannot be stored ({error})"
+        )
     if is_lost(error):
-        said = " ".join(str(error).split())
-        if committing:
-            return StoreError(
-                f"{where}: the connection was lost while the append was committed; whether it was written is unknown, "
-                f"read the run again ({said})"
-            )
-        if getattr(error, "pgconn", None) is None or "connection failed" in said:
-            advice = next((words for sign, words in (*_FINAL, *_PASSING) if sign in said), "the connection cannot be made")
+        lines = " ".join(str(error).split())
+        if isinstance(error, NotConnected):
+            signs = (*_FINAL, *_PASSING)
+            advice = next((words for sign, words in signs if sign in lines), "no connection can be made")
+        elif committing:
+            advice = "the connection was lost at the commit; whether it was written is unknown, read the run again"
         else:
             advice = "the connection was lost, and nothing was written; the next call connects again"
-        return StoreError(f"{where}: {advice} ({said})")
+        return StoreError(f"{where}: {advice} ({lines})")
     state = getattr(error, "sqlstate", None) or ""
     if state == "23505":
         return JournalCorrupt(
@@ -146,5 +164,5 @@ def explain(error: Exception, where: str, *, run_id: str, committing: bool) -> S
         )
     advice = _STATES.get(state) or _STATES.get(state[:2]) or "PostgreSQL could not do it"
     # The details of an error may quote what was to be stored.
-    said = error.diag.message_primary if isinstance(error, psycopg.Error) else None
-    return StoreError(f"{where}: run {run_id!r}: {advice} ({said or type(error).__name__})")
+    said = (error.diag.message_primary if isinstance(error, psycopg.Error) else None) or type(error).__name__
+    return StoreError(f"{where}: run {run_id!r}: {advice} ({said})")

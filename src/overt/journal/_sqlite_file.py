@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from overt.errors import JournalCorrupt, RunNotFound, StoreError, UnsupportedSchema
+from overt.journal._sqlite_upgrade import LISTS, upgrade
 
 __all__ = ("APPLICATION_ID", "SCHEMA_VERSION", "Database", "explain")
 
 APPLICATION_ID = 0x6F767274
 """`ovrt`: tells a file of this package from another program's."""
 
-SCHEMA_VERSION = 1
-"""Kept in `PRAGMA user_version`."""
+SCHEMA_VERSION = 2
+"""Kept in `PRAGMA user_version`. History: 1, the first; 2, lists of open requests, times and marks of runs."""
 
 # Both tables keep their rowid: with it a commit of a hundred runs writes half the pages.
 _SCHEMA = (
@@ -33,7 +34,9 @@ _SCHEMA = (
         until INTEGER,
         status TEXT NOT NULL,
         agent TEXT NOT NULL,
-        created INTEGER NOT NULL
+        created INTEGER NOT NULL,
+        updated INTEGER NOT NULL DEFAULT 0,
+        interrupt TEXT
     )
     """,
     """
@@ -45,6 +48,7 @@ _SCHEMA = (
         PRIMARY KEY (run_id, position)
     )
     """,
+    *LISTS,
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
@@ -177,18 +181,22 @@ class Database:
 
     def _check_or_create(self, connection: sqlite3.Connection) -> None:
         connection.execute("BEGIN")
-        fresh = self._check(connection)
+        version = self._check(connection)
         connection.execute("COMMIT")
-        if fresh:
+        if version != SCHEMA_VERSION:
             connection.execute("BEGIN IMMEDIATE")
-            # Another process may have made the tables since.
-            if self._check(connection):
+            # Another process may have made or changed the tables since.
+            version = self._check(connection)
+            if version is None:
                 for statement in _SCHEMA:
                     connection.execute(statement)
+            elif version < SCHEMA_VERSION:
+                upgrade(connection)
+                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             connection.execute("COMMIT")
 
-    def _check(self, connection: sqlite3.Connection) -> bool:
-        """Return whether the database is empty.
+    def _check(self, connection: sqlite3.Connection) -> int | None:
+        """Return the version of the tables; `None` where there are none.
 
         Raises:
             UnsupportedSchema: A newer release wrote it.
@@ -198,7 +206,7 @@ class Database:
         application: int = connection.execute("PRAGMA application_id").fetchone()[0]
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
         if tables == application == version == 0:
-            return True
+            return None
         if application != APPLICATION_ID:
             raise StoreError(
                 f"{self.path}: this is a database of another application (application_id {application:#x}, {tables} "
@@ -209,7 +217,7 @@ class Database:
                 f"{self.path}: a newer release of overt wrote this file (schema {version}, this release knows "
                 f"{SCHEMA_VERSION}); nothing was changed. Upgrade overt"
             )
-        return False
+        return version
 
 
 def explain(error: Exception, path: Path, *, run_id: str, committing: bool = False) -> StoreError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-__all__ = ("micros", "moment")
+__all__ = ("micros", "moment", "moment_or_none")
 
 _ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -22,3 +22,8 @@ def micros(at: datetime) -> int:
 def moment(at: int) -> datetime:
     """The time `micros` was given, in UTC."""
     return _ZERO + at * _MICROSECOND
+
+
+def moment_or_none(at: int | None) -> datetime | None:
+    """`moment`; `None` of `None`."""
+    return None if at is None else moment(at)

@@ -30,7 +30,7 @@ from overt.journal._checks import (
 from overt.journal._postgres_schema import Statements
 from overt.journal._postgres_session import Head, Row, Session
 from overt.journal._rows import check_rows
-from overt.journal._times import micros, moment
+from overt.journal._times import micros, moment, moment_or_none
 from overt.journal._worker import Job, Worker
 from overt.journal.record import Record
 from overt.journal.store import Change, Claim, OpenRequest, Owner, RunInfo, Store
@@ -97,7 +97,7 @@ class PostgresStore(Store):
 
         if not _IDENTIFIER.fullmatch(schema):
             raise DefinitionError(
-                f"PostgresStore: schema is up to 57 of a-z, 0-9 and _, not beginning with a digit or pg_, not {schema!r}"
+                f"PostgresStore: schema is up to 57 of a-z, 0-9, _, without a digit or pg_ in front, not {schema!r}"
             )
         for name, seconds in (("lock_timeout", lock_timeout), ("reconnect_timeout", reconnect_timeout)):
             if not 0 <= seconds <= 1_000_000:
@@ -467,15 +467,13 @@ class PostgresStore(Store):
                 pid=head.owner_pid or 0,
                 started=head.owner_started or "",
             )
-        until = None if head.until is None else moment(head.until)
+        until = moment_or_none(head.until)
         refused = claim_conflict(run_id, held_by=held_by, held_until=until, owner=owner, now=now, force=force)
         if refused is not None:
             raise refused
         return head
 
-    async def _do(
-        self, run_id: str, work: Callable[[Session], T], *, writes: bool, makes: bool = False
-    ) -> T:
+    async def _do(self, run_id: str, work: Callable[[Session], T], *, writes: bool, makes: bool = False) -> T:
         return await self._current().do(Job(run_id, work, writes=writes, makes=makes))
 
     def _current(self) -> Worker[Session]:
@@ -537,7 +535,7 @@ def _info(head: Head) -> RunInfo:
         position=head.position,
         epoch=head.epoch,
         owner=head.owner_id,
-        until=None if head.until is None else moment(head.until),
+        until=moment_or_none(head.until),
         status=head.status,
         agent=head.agent,
         created=moment(head.created),
@@ -547,14 +545,16 @@ def _info(head: Head) -> RunInfo:
 
 
 def _request(row: Row) -> OpenRequest:
-    run_id, request, kind, agent, asked_at, expires_at = cast("tuple[str, str, str, str, int, int | None]", row)
+    run_id, request, kind, agent, asked_at, expires_at = cast(
+        "tuple[str, str, str, str, int, int | None]", row
+    )
     return OpenRequest(
         run_id=run_id,
         request=request,
         kind=kind,
         agent=agent,
         asked_at=moment(asked_at),
-        expires_at=None if expires_at is None else moment(expires_at),
+        expires_at=moment_or_none(expires_at),
     )
 
 
@@ -564,7 +564,7 @@ def _conflict(head: Head, *, after: int | None, given: int) -> Exception:
         position=head.position,
         epoch=head.epoch,
         owner=head.owner_id,
-        until=None if head.until is None else moment(head.until),
+        until=moment_or_none(head.until),
         after=after,
         given=given,
     )

@@ -6,40 +6,50 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeVar, final
 
 import anyio.to_thread
 
 from overt.errors import DefinitionError, JournalCorrupt, RunNotFound
+from overt.journal import _sqlite_lists as sqlite_lists
 from overt.journal._checks import (
+    NOBODY,
     append_conflict,
+    check_limit,
     check_records,
-    claim_conflict,
     exists,
     not_found,
+    statuses,
     used_after_close,
 )
+from overt.journal._rows import check_rows
 from overt.journal._sqlite_file import Database
+from overt.journal._times import micros
 from overt.journal._worker import Job, Worker
 from overt.journal.record import Record
-from overt.journal.store import Claim, Owner, RunInfo, Store
+from overt.journal.store import Change, Claim, OpenRequest, Owner, RunInfo, Store
 
 __all__ = ("SQLiteStore",)
 
 T = TypeVar("T")
 
-_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _FREE = "owner_id = NULL, owner_host = NULL, owner_pid = NULL, owner_started = NULL, until = NULL"
 _APPEND = """
-UPDATE runs SET position = ?, status = ?
+UPDATE runs SET position = ?, status = ?, updated = ?{more}
 WHERE run_id = ? AND position = ? AND epoch = ? AND owner_id IS NOT NULL
+RETURNING interrupt
 """
-_APPEND_AND_RELEASE = _APPEND.replace("WHERE", f", {_FREE} WHERE")
+_APPENDS = {
+    (release, obeyed): _APPEND.format(
+        more=(f", {_FREE}" if release else "") + (", interrupt = NULL" if obeyed else "")
+    )
+    for release in (False, True)
+    for obeyed in (False, True)
+}
 
 
 @final
@@ -98,7 +108,7 @@ class SQLiteStore(Store):
         now: datetime,
         until: datetime,
     ) -> Claim:
-        """Start a journal with `records`, claimed by `owner`. Epoch 1. Durable on return.
+        """Start a journal with `records`, claimed by `owner`. Durable on return.
 
         Raises:
             RunExists: The store has this run already; nothing was written.
@@ -106,29 +116,19 @@ class SQLiteStore(Store):
         """
         last = check_records(run_id, records, after=0)
         rows = _rows(run_id, records)
-        row = (
-            run_id,
-            last,
-            1,
-            owner.id,
-            owner.host,
-            owner.pid,
-            owner.started,
-            _micros(until),
-            "",
-            agent,
-            _micros(now),
-        )
+        claimed = (owner.id, owner.host, owner.pid, owner.started, micros(until))
 
-        def work(connection: sqlite3.Connection) -> None:
+        def work(connection: sqlite3.Connection) -> int:
+            epoch = sqlite_lists.first_epoch(connection)
+            row = (run_id, last, epoch, *claimed, "", agent, micros(now), micros(now), None)
             try:
-                connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+                connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
             except sqlite3.IntegrityError:
                 raise exists(run_id) from None
             _insert(connection, run_id, rows)
+            return epoch
 
-        await self._do(run_id, work, writes=True, makes=True)
-        return Claim(epoch=1, until=until)
+        return Claim(epoch=await self._do(run_id, work, writes=True, makes=True), until=until)
 
     async def append(
         self,
@@ -137,20 +137,23 @@ class SQLiteStore(Store):
         *,
         after: int,
         epoch: int,
-        status: str,
+        change: Change,
         release: bool = False,
-    ) -> None:
+    ) -> str | None:
         """Append `records` in one atomic step; durable when this returns. When cancelled it may have happened.
 
         The records' texts are written by the calling task, before it waits.
 
         Args:
             run_id: The run.
-            records: In order; may be empty to change only `status` or release the claim.
+            records: In order; may be empty to change only the lists or release the claim.
             after: Position of the last fact the caller knows. Compared and set.
             epoch: Epoch of the caller's claim.
-            status: The run's status as of these records, for lists.
+            change: What changes in the lists, in the same step.
             release: Give up the claim in the same step.
+
+        Returns:
+            Why an interrupt was asked for; `None` where none was.
 
         Raises:
             RunConflict: The position differs, or the epoch is not the latest, or the claim was released.
@@ -161,15 +164,21 @@ class SQLiteStore(Store):
         """
         last = check_records(run_id, records, after=after)
         rows = _rows(run_id, records)
-        statement = _APPEND_AND_RELEASE if release else _APPEND
+        statement = _APPENDS[release, change.obeyed]
+        at = micros(change.at)
         path = self._path
 
-        def work(connection: sqlite3.Connection) -> None:
-            if connection.execute(statement, (last, status, run_id, after, epoch)).rowcount != 1:
+        def work(connection: sqlite3.Connection) -> str | None:
+            found = connection.execute(statement, (last, change.status, at, run_id, after, epoch)).fetchall()
+            if not found:
                 raise _conflict(connection, run_id, path, after=after, given=epoch)
             _insert(connection, run_id, rows)
+            if change.asked or change.settled:
+                sqlite_lists.record(connection, run_id, change.asked, change.settled)
+            interrupt: str | None = found[0][0]
+            return interrupt
 
-        await self._do(run_id, work, writes=True)
+        return await self._do(run_id, work, writes=True)
 
     async def read(self, run_id: str, *, after: int = 0) -> Sequence[Record]:
         """Return the records that end after position `after`, in order.
@@ -187,7 +196,7 @@ class SQLiteStore(Store):
             connection.execute("BEGIN")
             head, rows = _journal(connection, run_id, path, after)
             connection.execute("COMMIT")
-            return _records(run_id, head, rows, after)
+            return check_rows(run_id, head, rows, after)
 
         return await self._do(run_id, work, writes=False)
 
@@ -198,7 +207,9 @@ class SQLiteStore(Store):
             RunNotFound: No such run, or no such file; names the file.
             StoreError: The file cannot be read; the message says why.
         """
-        return await self._do(run_id, lambda connection: _info(connection, run_id, self._path), writes=False)
+        return await self._do(
+            run_id, lambda connection: sqlite_lists.info(connection, run_id, self._path), writes=False
+        )
 
     async def claim(
         self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False
@@ -213,33 +224,22 @@ class SQLiteStore(Store):
             RunNotFound: No such run, or no such file; names the file.
             StoreError: The file cannot be written; the message says why.
         """
-        end = _micros(until)
+        end = micros(until)
         path = self._path
 
-        def work(connection: sqlite3.Connection) -> int:
-            row = connection.execute(
-                "SELECT epoch, until, owner_id, owner_host, owner_pid, owner_started FROM runs WHERE run_id = ?",
-                (run_id,),
-            ).fetchone()
-            if row is None:
-                raise not_found(run_id, path)
-            held_by = None if row[2] is None else Owner(id=row[2], host=row[3], pid=row[4], started=row[5])
-            refused = claim_conflict(
-                run_id, held_by=held_by, held_until=_moment(row[1]), owner=owner, now=now, force=force
-            )
-            if refused is not None:
-                raise refused
-            epoch: int = row[0] + 1
+        def work(connection: sqlite3.Connection) -> Claim:
+            before, interrupt = sqlite_lists.held(connection, run_id, path, owner=owner, now=now, force=force)
+            epoch = before + 1
             connection.execute(
                 "UPDATE runs SET epoch = ?, owner_id = ?, owner_host = ?, owner_pid = ?, owner_started = ?, until = ? "
                 "WHERE run_id = ?",
                 (epoch, owner.id, owner.host, owner.pid, owner.started, end, run_id),
             )
-            return epoch
+            return Claim(epoch=epoch, until=until, interrupt=interrupt)
 
-        return Claim(epoch=await self._do(run_id, work, writes=True), until=until)
+        return await self._do(run_id, work, writes=True)
 
-    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> None:
+    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> str | None:
         """Move the end of the claim. Durable on return.
 
         Raises:
@@ -247,18 +247,20 @@ class SQLiteStore(Store):
             RunNotFound: No such run, or no such file; names the file.
             StoreError: The file cannot be written; the message says why.
         """
-        end = _micros(until)
+        end = micros(until)
         path = self._path
 
-        def work(connection: sqlite3.Connection) -> None:
-            done = connection.execute(
-                "UPDATE runs SET until = ? WHERE run_id = ? AND epoch = ? AND owner_id IS NOT NULL",
+        def work(connection: sqlite3.Connection) -> str | None:
+            found = connection.execute(
+                "UPDATE runs SET until = ? WHERE run_id = ? AND epoch = ? AND owner_id IS NOT NULL RETURNING interrupt",
                 (end, run_id, epoch),
-            )
-            if done.rowcount != 1:
+            ).fetchall()
+            if not found:
                 raise _conflict(connection, run_id, path, after=None, given=epoch)
+            interrupt: str | None = found[0][0]
+            return interrupt
 
-        await self._do(run_id, work, writes=True)
+        return await self._do(run_id, work, writes=True)
 
     async def release(self, run_id: str, *, epoch: int) -> None:
         """Give the claim up. Nothing happens where it is no longer the one of `epoch`. Durable on return.
@@ -273,6 +275,93 @@ class SQLiteStore(Store):
         # Where there is no file there is no claim either.
         with suppress(RunNotFound):
             await self._do(run_id, work, writes=True)
+
+    async def runs(
+        self,
+        *,
+        status: str | Collection[str] | None = None,
+        agent: str | None = None,
+        older_than: datetime | None = None,
+        limit: int | None = None,
+    ) -> Sequence[RunInfo]:
+        """List runs by the time of their last append, oldest first; none where there is no file.
+
+        Raises:
+            StoreError: The file cannot be read; the message says why.
+        """
+        check_limit(limit)
+        wanted = statuses(status)
+        try:
+            return await self._do(
+                "*",
+                lambda connection: sqlite_lists.runs(
+                    connection, status=wanted, agent=agent, older_than=older_than, limit=limit
+                ),
+                writes=False,
+            )
+        except RunNotFound:
+            return []
+
+    async def open_requests(
+        self,
+        *,
+        run_id: str | None = None,
+        kind: str | None = None,
+        agent: str | None = None,
+        older_than: datetime | None = None,
+        due: datetime | None = None,
+        limit: int | None = None,
+    ) -> Sequence[OpenRequest]:
+        """List open requests across runs by the time they were asked, oldest first; none where there is no file.
+
+        Raises:
+            StoreError: The file cannot be read; the message says why.
+        """
+        check_limit(limit)
+        where = {"run_id = ?": run_id, "kind = ?": kind, "agent = ?": agent}
+        times = {"asked_at < ?": older_than, "expires_at <= ?": due}
+        try:
+            return await self._do(
+                "*",
+                lambda connection: sqlite_lists.requests(connection, where=where, times=times, limit=limit),
+                writes=False,
+            )
+        except RunNotFound:
+            return []
+
+    async def ask_interrupt(self, run_id: str, *, reason: str = "") -> None:
+        """Leave a mark for whoever drives the run, or takes it next: it is to be interrupted. Durable on return.
+
+        Raises:
+            RunNotFound: No such run, or no such file; names the file.
+            StoreError: The file cannot be written; the message says why.
+        """
+        path = self._path
+
+        def work(connection: sqlite3.Connection) -> None:
+            done = connection.execute("UPDATE runs SET interrupt = ? WHERE run_id = ?", (reason, run_id))
+            if done.rowcount != 1:
+                raise not_found(run_id, path)
+
+        await self._do(run_id, work, writes=True)
+
+    async def delete(self, run_id: str, *, now: datetime, force: bool = False) -> None:
+        """Remove a run for good: its journal, its requests, its claim. Durable on return.
+
+        The space is used again by later runs; `VACUUM` gives it back to the disk.
+
+        Raises:
+            RunConflict: A living owner holds it until later than `now`, and not `force`.
+            RunNotFound: No such run, or no such file; names the file.
+            StoreError: The file cannot be written; the message says why.
+        """
+        path = self._path
+
+        def work(connection: sqlite3.Connection) -> None:
+            epoch, _ = sqlite_lists.held(connection, run_id, path, owner=NOBODY, now=now, force=force)
+            sqlite_lists.delete(connection, run_id, epoch)
+
+        await self._do(run_id, work, writes=True)
 
     async def close(self) -> None:
         """Finish what is under way, close the file and end the thread. A second call does nothing.
@@ -310,15 +399,6 @@ class SQLiteStore(Store):
         return current
 
 
-def _micros(moment: datetime) -> int:
-    """Microseconds since 1970; a float of seconds would not keep them."""
-    return (moment - _ZERO) // _MICROSECOND
-
-
-def _moment(micros: int | None) -> datetime | None:
-    return None if micros is None else _ZERO + micros * _MICROSECOND
-
-
 def _rows(run_id: str, records: Sequence[Record]) -> list[tuple[str, int, int, str]]:
     return [(run_id, record.position, record.count, record.text) for record in records]
 
@@ -332,27 +412,10 @@ def _insert(connection: sqlite3.Connection, run_id: str, rows: Sequence[tuple[st
         ) from None
 
 
-def _info(connection: sqlite3.Connection, run_id: str, path: Path) -> RunInfo:
-    row = connection.execute(
-        "SELECT position, epoch, owner_id, until, status, agent FROM runs WHERE run_id = ?", (run_id,)
-    ).fetchone()
-    if row is None:
-        raise not_found(run_id, path)
-    return RunInfo(
-        run_id=run_id,
-        position=row[0],
-        epoch=row[1],
-        owner=row[2],
-        until=_moment(row[3]),
-        status=row[4],
-        agent=row[5],
-    )
-
-
 def _conflict(
     connection: sqlite3.Connection, run_id: str, path: Path, *, after: int | None, given: int
 ) -> Exception:
-    info = _info(connection, run_id, path)
+    info = sqlite_lists.info(connection, run_id, path)
     return append_conflict(
         run_id,
         position=info.position,
@@ -378,44 +441,3 @@ def _journal(
         (run_id, after),
     )
     return head[0], cursor.fetchall()
-
-
-def _records(run_id: str, head: object, rows: Sequence[tuple[object, ...]], after: int) -> list[Record]:
-    """Check the rows `_journal` found, and return those that end after `after`.
-
-    Raises:
-        JournalCorrupt: They are not a whole journal.
-    """
-    records: list[Record] = []
-    expected: int | None = 1 if after <= 0 else None
-    last = 0
-    for position, count, data in rows:
-        if (
-            not isinstance(position, int)
-            or not isinstance(count, int)
-            or count < 1
-            or not isinstance(data, bytes)
-        ):
-            raise JournalCorrupt(
-                f"run {run_id!r}: the row at position {position!r} is damaged (count {count!r})"
-            )
-        if expected is None:
-            # The first row of a later part only has to reach as far as what comes after it.
-            expected = position if position <= after + 1 else after + 1
-        if position != expected:
-            what = "is missing" if position > expected else "is there twice"
-            raise JournalCorrupt(
-                f"run {run_id!r}: position {min(position, expected)} {what} (a row is at {position})"
-            )
-        expected = position + count
-        last = position + count - 1
-        if last > after:
-            try:
-                records.append(Record(position, count, text=data.decode()))
-            except UnicodeDecodeError as error:
-                raise JournalCorrupt(
-                    f"run {run_id!r}: the text at position {position} is no UTF-8: {error}"
-                ) from None
-    if head != last:
-        raise JournalCorrupt(f"run {run_id!r}: the journal ends at position {last}, its head says {head!r}")
-    return records

@@ -1,15 +1,18 @@
-"""The seam between runs and storage: an append-only journal a run, and one claim beside it."""
+"""The seam between runs and storage: an append-only journal a run, one claim beside it, and lists made from both."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from overt.journal.record import Record
 
-__all__ = ("Claim", "ImmediateStore", "Owner", "RunInfo", "Store")
+__all__ = ("Change", "Claim", "ImmediateStore", "OpenRequest", "Owner", "RunInfo", "Store")
+
+POLL = 0.1
+"""Seconds between two looks of a store that is told of nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +34,39 @@ class Claim:
 
     epoch: int
     until: datetime
+    interrupt: str | None = None
+    """Why another process has asked for the run to be interrupted; `None` where none has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRequest:
+    """One open request, as a store lists it without reading the journal."""
+
+    run_id: str
+    request: str
+    """The request's id."""
+    kind: str
+    agent: str
+    """Name of the agent whose handle asks."""
+    asked_at: datetime
+    expires_at: datetime | None = None
+    """`None`: never."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What an append changes in a store's lists. The journal is the truth; the lists are for finding runs in it."""
+
+    status: str
+    """The run's status as of these records."""
+    at: datetime
+    """Time of the append."""
+    asked: tuple[OpenRequest, ...] = ()
+    """Requests that are open now and were not before."""
+    settled: tuple[str, ...] = ()
+    """Ids of requests that are open no more."""
+    obeyed: bool = False
+    """Whether an interrupt that was asked for has been recorded; the mark goes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +83,12 @@ class RunInfo:
     status: str = ""
     """The status the last append wrote down, for lists; the journal is the truth."""
     agent: str = ""
+    """Name of the entry agent."""
+    created: datetime
+    updated: datetime
+    """Time of the last append."""
+    interrupt: str | None = None
+    """Why another process has asked for the run to be interrupted; `None` where none has, or it was done."""
 
 
 @runtime_checkable
@@ -68,7 +110,10 @@ class Store(Protocol):
         now: datetime,
         until: datetime,
     ) -> Claim:
-        """Start a journal with `records`, claimed by `owner`. Epoch 1.
+        """Start a journal with `records`, claimed by `owner`.
+
+        Its epoch is one more than the highest of any run that was deleted, so 1 where none was: a driver of a deleted
+        run cannot append to a new run of the same id.
 
         Raises:
             RunExists: The store has this run already; nothing was written.
@@ -82,18 +127,21 @@ class Store(Protocol):
         *,
         after: int,
         epoch: int,
-        status: str,
+        change: Change,
         release: bool = False,
-    ) -> None:
+    ) -> str | None:
         """Append `records` in one atomic step; durable when this returns.
 
         Args:
             run_id: The run.
-            records: In order; may be empty to change only `status` or release the claim.
+            records: In order; may be empty to change only the lists or release the claim.
             after: Position of the last fact the caller knows. Compared and set.
             epoch: Epoch of the caller's claim.
-            status: The run's status as of these records, for lists.
+            change: What changes in the lists, in the same step.
             release: Give up the claim in the same step.
+
+        Returns:
+            Why another process has asked for the run to be interrupted; `None` where none has.
 
         Raises:
             RunConflict: The position differs, or the epoch is not the latest, or the claim was released. A claim
@@ -133,8 +181,11 @@ class Store(Protocol):
         """
         ...
 
-    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> None:
+    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> str | None:
         """Move the end of the claim.
+
+        Returns:
+            As `append`.
 
         Raises:
             RunConflict: The claim is no longer the one of `epoch`, or was released.
@@ -145,6 +196,83 @@ class Store(Protocol):
     async def release(self, run_id: str, *, epoch: int) -> None:
         """Give the claim up. Nothing happens where it is no longer the one of `epoch`."""
         ...
+
+    async def runs(
+        self,
+        *,
+        status: str | Collection[str] | None = None,
+        agent: str | None = None,
+        older_than: datetime | None = None,
+        limit: int | None = None,
+    ) -> Sequence[RunInfo]:
+        """List runs by the time of their last append, oldest first.
+
+        Args:
+            status: Only runs of this status, or of one of these.
+            agent: Only runs of this entry agent.
+            older_than: Only runs whose last append is before this time.
+            limit: At most so many.
+        """
+        ...
+
+    async def open_requests(
+        self,
+        *,
+        run_id: str | None = None,
+        kind: str | None = None,
+        agent: str | None = None,
+        older_than: datetime | None = None,
+        due: datetime | None = None,
+        limit: int | None = None,
+    ) -> Sequence[OpenRequest]:
+        """List open requests across runs by the time they were asked, oldest first.
+
+        Args:
+            run_id: Only those of this run.
+            kind: Only those of this kind.
+            agent: Only those this agent asks.
+            older_than: Only those asked before this time.
+            due: Only those that expire at this time or before.
+            limit: At most so many.
+        """
+        ...
+
+    async def ask_interrupt(self, run_id: str, *, reason: str = "") -> None:
+        """Leave a mark for whoever drives the run, or takes it next: it is to be interrupted. Durable on return.
+
+        Raises:
+            RunNotFound: No such run.
+        """
+        ...
+
+    async def delete(self, run_id: str, *, now: datetime, force: bool = False) -> None:
+        """Remove a run for good: its journal, its requests, its claim.
+
+        Raises:
+            RunConflict: A living owner holds it until later than `now`, and not `force`.
+            RunNotFound: No such run.
+        """
+        ...
+
+    async def wait(self, run_id: str, *, after: int, timeout: float | None = None) -> int:
+        """Wait until the run has facts past position `after`, and return the position of its last fact.
+
+        Args:
+            run_id: The run.
+            after: A position.
+            timeout: Seconds after which the position is returned as it is; `None` waits for ever.
+
+        Raises:
+            RunNotFound: No such run, or it was deleted meanwhile.
+        """
+        import anyio  # declaring a store needs none of it
+
+        position = (await self.info(run_id)).position
+        with anyio.move_on_after(timeout):
+            while position <= after:
+                await anyio.sleep(POLL)
+                position = (await self.info(run_id)).position
+        return position
 
     async def close(self) -> None:
         """Finish what is under way, then let go of files and threads.
@@ -165,8 +293,8 @@ class ImmediateStore(Store, Protocol):
         *,
         after: int,
         epoch: int,
-        status: str,
+        change: Change,
         release: bool = False,
-    ) -> None:
+    ) -> str | None:
         """`append`, done when it returns. It raises the same errors."""
         ...

@@ -10,7 +10,7 @@ import anyio
 
 from overt.errors import StoreError
 from overt.journal.record import Record
-from overt.journal.store import Owner, Store
+from overt.journal.store import Change, OpenRequest, Owner, Store
 
 __all__ = (
     "ALICE",
@@ -23,6 +23,7 @@ __all__ = (
     "expect",
     "expect_error",
     "make_records",
+    "now_is",
     "read_texts",
 )
 
@@ -106,6 +107,13 @@ async def expect_error(kind: type[E], what: str, call: Awaitable[object]) -> E:
     except kind as error:
         return error
     raise AssertionError(f"{what}: expected {kind.__name__}, but it was done")
+
+
+def now_is(
+    status: str, *, at: datetime = NOW, asked: tuple[OpenRequest, ...] = (), settled: tuple[str, ...] = ()
+) -> Change:
+    """What an append changes in the lists: the status, at `NOW`."""
+    return Change(status=status, at=at, asked=asked, settled=settled)
 
 
 def make_records(first: int, *texts: str) -> list[Record]:

@@ -25,8 +25,10 @@ from overt.testing._store_checks import (
     expect,
     expect_error,
     make_records,
+    now_is,
     read_texts,
 )
+from overt.testing._store_lists import LIST_CHECKS, LIST_REOPEN_CHECKS
 
 __all__ = ("STORE_CHECKS", "STORE_REOPEN_CHECKS", "StoreCheck", "store_conformance")
 
@@ -39,7 +41,17 @@ async def _creates_and_reads(store: Store, _: Callable[[], Store]) -> None:
     read = await store.read("run")
     expect([(one.position, one.count, one.text) for one in read], [(1, 1, "a"), (2, 1, "b")], "records")
     info = await store.info("run")
-    expected = RunInfo(run_id="run", position=2, epoch=1, owner="alice", until=UNTIL, status="", agent="poet")
+    expected = RunInfo(
+        run_id="run",
+        position=2,
+        epoch=1,
+        owner="alice",
+        until=UNTIL,
+        status="",
+        agent="poet",
+        created=NOW,
+        updated=NOW,
+    )
     expect(info, expected, "info after create")
 
 
@@ -47,7 +59,7 @@ async def _creates_without_records(store: Store, _: Callable[[], Store]) -> None
     epoch = await create_run(store, "run")
     expect(list(await store.read("run")), [], "records of an empty journal")
     expect((await store.info("run")).position, 0, "position of an empty journal")
-    await store.append("run", make_records(1, "a"), after=0, epoch=epoch, status="running")
+    await store.append("run", make_records(1, "a"), after=0, epoch=epoch, change=now_is("running"))
     expect(await read_texts(store, "run"), ["a"], "records")
 
 
@@ -65,7 +77,9 @@ async def _names_unknown_runs(store: Store, _: Callable[[], Store]) -> None:
     await expect_error(RunNotFound, "claim", store.claim("run", owner=ALICE, now=NOW, until=UNTIL))
     await expect_error(RunNotFound, "renew", store.renew("run", epoch=1, until=UNTIL))
     await expect_error(
-        RunNotFound, "append", store.append("run", make_records(1, "a"), after=0, epoch=1, status="running")
+        RunNotFound,
+        "append",
+        store.append("run", make_records(1, "a"), after=0, epoch=1, change=now_is("running")),
     )
     await store.release("run", epoch=1)
     await expect_error(RunNotFound, "info after release of an unknown run", store.info("run"))
@@ -81,13 +95,17 @@ async def _keeps_runs_apart(store: Store, _: Callable[[], Store]) -> None:
 
 async def _compares_the_position(store: Store, _: Callable[[], Store]) -> None:
     epoch = await create_run(store, "run", "a")
-    await store.append("run", make_records(2, "b"), after=1, epoch=epoch, status="running")
+    await store.append("run", make_records(2, "b"), after=1, epoch=epoch, change=now_is("running"))
     for after in (0, 1, 3):
-        call = store.append("run", make_records(after + 1, "x"), after=after, epoch=epoch, status="failed")
+        call = store.append(
+            "run", make_records(after + 1, "x"), after=after, epoch=epoch, change=now_is("failed")
+        )
         conflict = await expect_error(RunConflict, f"append after {after}", call)
         expect(conflict.owner, None, "owner where only the position differs")
     await expect_error(
-        RunConflict, "append of nothing", store.append("run", (), after=1, epoch=epoch, status="failed")
+        RunConflict,
+        "append of nothing",
+        store.append("run", (), after=1, epoch=epoch, change=now_is("failed")),
     )
     expect(await read_texts(store, "run"), ["a", "b"], "records after refused appends")
     info = await store.info("run")
@@ -98,11 +116,13 @@ async def _refuses_gaps_and_overlaps(store: Store, _: Callable[[], Store]) -> No
     epoch = await create_run(store, "run", "a")
     for positions in ((3,), (1,), (2, 4), (2, 2), (2, 1)):
         records = [Record(position, 1, text="x") for position in positions]
-        call = store.append("run", records, after=1, epoch=epoch, status="failed")
+        call = store.append("run", records, after=1, epoch=epoch, change=now_is("failed"))
         await expect_error(StoreError, f"append of positions {positions}", call)
     empty = [Record(2, 0, text="x")]
     await expect_error(
-        StoreError, "record of no facts", store.append("run", empty, after=1, epoch=epoch, status="failed")
+        StoreError,
+        "record of no facts",
+        store.append("run", empty, after=1, epoch=epoch, change=now_is("failed")),
     )
     late = store.create("late", make_records(2, "x"), agent="", owner=ALICE, now=NOW, until=UNTIL)
     await expect_error(StoreError, "create at position 2", late)
@@ -113,15 +133,17 @@ async def _refuses_gaps_and_overlaps(store: Store, _: Callable[[], Store]) -> No
 
 async def _appends_all_or_nothing(store: Store, _: Callable[[], Store]) -> None:
     epoch = await create_run(store, "run")
-    await store.append("run", make_records(1, "a", "b", "c"), after=0, epoch=epoch, status="running")
+    await store.append("run", make_records(1, "a", "b", "c"), after=0, epoch=epoch, change=now_is("running"))
     await expect_error(
         RunConflict,
         "stale append of three",
-        store.append("run", make_records(3, "x", "y", "z"), after=2, epoch=epoch, status="running"),
+        store.append("run", make_records(3, "x", "y", "z"), after=2, epoch=epoch, change=now_is("running")),
     )
     broken = [*make_records(4, "d", "e"), Record(7, 1, text="g")]
     await expect_error(
-        StoreError, "append with a gap", store.append("run", broken, after=3, epoch=epoch, status="running")
+        StoreError,
+        "append with a gap",
+        store.append("run", broken, after=3, epoch=epoch, change=now_is("running")),
     )
     expect(await read_texts(store, "run"), ["a", "b", "c"], "records after refused appends")
 
@@ -129,7 +151,7 @@ async def _appends_all_or_nothing(store: Store, _: Callable[[], Store]) -> None:
 async def _reads_after_a_position(store: Store, _: Callable[[], Store]) -> None:
     epoch = await create_run(store, "run", "1")
     counted = [Record(2, 3, text="2-4"), Record(5, 1, text="5"), Record(6, 2, text="6-7")]
-    await store.append("run", counted, after=1, epoch=epoch, status="running")
+    await store.append("run", counted, after=1, epoch=epoch, change=now_is("running"))
     for after, expected in (
         (0, ["1", "2-4", "5", "6-7"]),
         (1, ["2-4", "5", "6-7"]),
@@ -149,7 +171,7 @@ async def _keeps_the_order(store: Store, _: Callable[[], Store]) -> None:
     epoch = await create_run(store, "run")
     for position in range(1, 121):
         record = Record(position, 1, text=f"{position:x}")
-        await store.append("run", [record], after=position - 1, epoch=epoch, status="running")
+        await store.append("run", [record], after=position - 1, epoch=epoch, change=now_is("running"))
     read = await store.read("run")
     expect([one.position for one in read], list(range(1, 121)), "positions")
     expect([one.text for one in read], [f"{position:x}" for position in range(1, 121)], "texts")
@@ -157,7 +179,7 @@ async def _keeps_the_order(store: Store, _: Callable[[], Store]) -> None:
 
 async def _writes_the_status(store: Store, _: Callable[[], Store]) -> None:
     epoch = await create_run(store, "run", "a")
-    await store.append("run", (), after=1, epoch=epoch, status="parked")
+    await store.append("run", (), after=1, epoch=epoch, change=now_is("parked"))
     info = await store.info("run")
     expect(
         (info.position, info.status, info.owner), (1, "parked", "alice"), "info after an append of nothing"
@@ -168,7 +190,7 @@ async def _fences_an_older_epoch(store: Store, _: Callable[[], Store]) -> None:
     first = await create_run(store, "run", "a")
     second = await store.claim("run", owner=BOB, now=NOW, until=UNTIL, force=True)
     expect(second.epoch, first + 1, "epoch of the second claim")
-    call = store.append("run", make_records(2, "stale"), after=1, epoch=first, status="failed")
+    call = store.append("run", make_records(2, "stale"), after=1, epoch=first, change=now_is("failed"))
     conflict = await expect_error(RunConflict, "append under the older epoch", call)
     expect((conflict.owner, conflict.until), ("bob", UNTIL), "who is said to hold the run")
     await expect_error(
@@ -176,9 +198,11 @@ async def _fences_an_older_epoch(store: Store, _: Callable[[], Store]) -> None:
     )
     await store.release("run", epoch=first)
     expect((await store.info("run")).owner, "bob", "owner after the older epoch was released")
-    await store.append("run", make_records(2, "b"), after=1, epoch=second.epoch, status="running")
+    await store.append("run", make_records(2, "b"), after=1, epoch=second.epoch, change=now_is("running"))
     expect(await read_texts(store, "run"), ["a", "b"], "records")
-    future = store.append("run", make_records(3, "x"), after=2, epoch=second.epoch + 1, status="failed")
+    future = store.append(
+        "run", make_records(3, "x"), after=2, epoch=second.epoch + 1, change=now_is("failed")
+    )
     await expect_error(RunConflict, "append under an epoch that was never given", future)
 
 
@@ -187,7 +211,7 @@ async def _releases(store: Store, _: Callable[[], Store]) -> None:
     await store.release("run", epoch=epoch)
     info = await store.info("run")
     expect((info.owner, info.until, info.epoch), (None, None, epoch), "info after release")
-    call = store.append("run", make_records(2, "x"), after=1, epoch=epoch, status="failed")
+    call = store.append("run", make_records(2, "x"), after=1, epoch=epoch, change=now_is("failed"))
     await expect_error(RunConflict, "append under the released claim", call)
     await expect_error(
         RunConflict, "renewal of the released claim", store.renew("run", epoch=epoch, until=UNTIL)
@@ -199,13 +223,15 @@ async def _releases(store: Store, _: Callable[[], Store]) -> None:
 
 async def _releases_with_an_append(store: Store, _: Callable[[], Store]) -> None:
     epoch = await create_run(store, "run", "a")
-    stale = store.append("run", make_records(1, "x"), after=0, epoch=epoch, status="failed", release=True)
+    stale = store.append(
+        "run", make_records(1, "x"), after=0, epoch=epoch, change=now_is("failed"), release=True
+    )
     await expect_error(RunConflict, "stale append that releases", stale)
     expect((await store.info("run")).owner, "alice", "owner after the refused append")
-    await store.append("run", make_records(2, "b"), after=1, epoch=epoch, status="done", release=True)
+    await store.append("run", make_records(2, "b"), after=1, epoch=epoch, change=now_is("done"), release=True)
     info = await store.info("run")
     expect((info.position, info.status, info.owner, info.until), (2, "done", None, None), "info")
-    call = store.append("run", make_records(3, "x"), after=2, epoch=epoch, status="failed")
+    call = store.append("run", make_records(3, "x"), after=2, epoch=epoch, change=now_is("failed"))
     await expect_error(RunConflict, "append under the released claim", call)
 
 
@@ -234,7 +260,7 @@ async def _lets_an_expired_claim_go_on(store: Store, _: Callable[[], Store]) -> 
     info = await store.info("run")
     expect(info.until, UNTIL, "end of the claim")
     # The store has no clock: only a later claim fences.
-    await store.append("run", make_records(2, "b"), after=1, epoch=epoch, status="running")
+    await store.append("run", make_records(2, "b"), after=1, epoch=epoch, change=now_is("running"))
     await store.renew("run", epoch=epoch, until=UNTIL + timedelta(days=1))
     expect(await read_texts(store, "run"), ["a", "b"], "records")
 
@@ -297,7 +323,7 @@ async def _keeps_every_text(store: Store, _: Callable[[], Store]) -> None:
     ]
     epoch = await create_run(store, "run", *texts)
     await store.append(
-        "run", make_records(len(texts) + 1, *texts), after=len(texts), epoch=epoch, status="running"
+        "run", make_records(len(texts) + 1, *texts), after=len(texts), epoch=epoch, change=now_is("running")
     )
     read = await read_texts(store, "run")
     expect(len(read), 2 * len(texts), "number of records")
@@ -308,7 +334,7 @@ async def _keeps_every_text(store: Store, _: Callable[[], Store]) -> None:
 async def _keeps_large_texts(store: Store, _: Callable[[], Store]) -> None:
     large = "0123456789é\0" * 840_000
     epoch = await create_run(store, "run", "small")
-    await store.append("run", make_records(2, large, "end"), after=1, epoch=epoch, status="running")
+    await store.append("run", make_records(2, large, "end"), after=1, epoch=epoch, change=now_is("running"))
     read = await read_texts(store, "run")
     if read != ["small", large, "end"]:
         raise AssertionError("a text of 10 MB came back changed")
@@ -319,7 +345,7 @@ async def _lets_one_of_many_win(store: Store, _: Callable[[], Store]) -> None:
 
     def append(text: str, position: int) -> Callable[[], Awaitable[object]]:
         records = make_records(position, text)
-        return lambda: store.append("run", records, after=position - 1, epoch=epoch, status="running")
+        return lambda: store.append("run", records, after=position - 1, epoch=epoch, change=now_is("running"))
 
     for position in (2, 3, 4):
         refused = await at_once([append(f"{position}-{n}", position) for n in range(20)])
@@ -337,9 +363,9 @@ async def _appends_many_runs_at_once(store: Store, _: Callable[[], Store]) -> No
             epoch = await create_run(store, name, f"{name}: 1")
             for position in range(2, 7):
                 records = make_records(position, f"{name}: {position}")
-                await store.append(name, records, after=position - 1, epoch=epoch, status="running")
+                await store.append(name, records, after=position - 1, epoch=epoch, change=now_is("running"))
                 # A neighbour that is refused must not take these with it.
-                stale = store.append(name, records, after=position - 1, epoch=epoch, status="failed")
+                stale = store.append(name, records, after=position - 1, epoch=epoch, change=now_is("failed"))
                 await expect_error(RunConflict, "append twice", stale)
 
         return steps
@@ -382,7 +408,7 @@ async def _is_whole_after_cancellation(store: Store, _: Callable[[], Store]) -> 
             records: list[Record] = records, scope: anyio.CancelScope = scope, after: int = last
         ) -> None:
             with scope:
-                await store.append("run", records, after=after, epoch=epoch, status="running")
+                await store.append("run", records, after=after, epoch=epoch, change=now_is("running"))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(append)
@@ -397,7 +423,9 @@ async def _is_whole_after_cancellation(store: Store, _: Callable[[], Store]) -> 
             [one.text for one in read], [one.text for one in records] if position > last else [], "records"
         )
         last = position
-    await store.append("run", make_records(last + 1, "end"), after=last, epoch=epoch, status="running")
+    await store.append(
+        "run", make_records(last + 1, "end"), after=last, epoch=epoch, change=now_is("running")
+    )
     expect((await read_texts(store, "run"))[-1], "end", "the store goes on after cancellations")
 
 
@@ -405,7 +433,7 @@ async def _refuses_use_after_close(store: Store, _: Callable[[], Store]) -> None
     epoch = await create_run(store, "run", "a")
     await store.close()
     await expect_error(StoreError, "create after close", create_run(store, "other", "a"))
-    call = store.append("run", make_records(2, "b"), after=1, epoch=epoch, status="running")
+    call = store.append("run", make_records(2, "b"), after=1, epoch=epoch, change=now_is("running"))
     await expect_error(StoreError, "append after close", call)
     await expect_error(StoreError, "read after close", store.read("run"))
     await expect_error(StoreError, "info after close", store.info("run"))
@@ -422,14 +450,14 @@ async def _closes_unused(store: Store, _: Callable[[], Store]) -> None:
 
 async def _survives_close(store: Store, reopen: Callable[[], Store]) -> None:
     epoch = await create_run(store, "run", "a", "\0é😀")
-    await store.append("run", [Record(3, 4, text="c")], after=2, epoch=epoch, status="parked")
+    await store.append("run", [Record(3, 4, text="c")], after=2, epoch=epoch, change=now_is("parked"))
     info = await store.info("run")
     await store.close()
     again = reopen()
     expect(await again.info("run"), info, "info after reopening")
     read = [(one.position, one.count, one.text) for one in await again.read("run")]
     expect(read, [(1, 1, "a"), (2, 1, "\0é😀"), (3, 4, "c")], "records after reopening")
-    await again.append("run", make_records(7, "d"), after=6, epoch=epoch, status="running")
+    await again.append("run", make_records(7, "d"), after=6, epoch=epoch, change=now_is("running"))
     expect(await read_texts(again, "run", after=6), ["d"], "records appended after reopening")
 
 
@@ -438,7 +466,7 @@ async def _is_seen_by_a_second_store(store: Store, reopen: Callable[[], Store]) 
     second = reopen()
     await expect_error(RunExists, "create in the second store", create_run(second, "run", "x"))
     expect(await read_texts(second, "run"), ["a"], "records in the second store")
-    await store.append("run", make_records(2, "b"), after=1, epoch=epoch, status="running")
+    await store.append("run", make_records(2, "b"), after=1, epoch=epoch, change=now_is("running"))
     expect(await read_texts(second, "run"), ["a", "b"], "records in the second store")
 
 
@@ -447,9 +475,9 @@ async def _fences_a_second_store(store: Store, reopen: Callable[[], Store]) -> N
     second = reopen()
     await expect_error(RunConflict, "claim while held", second.claim("run", owner=BOB, now=NOW, until=UNTIL))
     claim = await second.claim("run", owner=BOB, now=UNTIL, until=UNTIL + timedelta(seconds=30))
-    call = store.append("run", make_records(2, "stale"), after=1, epoch=epoch, status="failed")
+    call = store.append("run", make_records(2, "stale"), after=1, epoch=epoch, change=now_is("failed"))
     await expect_error(RunConflict, "append of the stalled driver", call)
-    await second.append("run", make_records(2, "b"), after=1, epoch=claim.epoch, status="running")
+    await second.append("run", make_records(2, "b"), after=1, epoch=claim.epoch, change=now_is("running"))
     expect(await read_texts(store, "run"), ["a", "b"], "records in the first store")
 
 
@@ -459,7 +487,7 @@ async def _lets_one_store_of_two_win(store: Store, reopen: Callable[[], Store]) 
 
     def append(to: Store, position: int) -> Callable[[], Awaitable[object]]:
         records = make_records(position, "x")
-        return lambda: to.append("run", records, after=position - 1, epoch=epoch, status="running")
+        return lambda: to.append("run", records, after=position - 1, epoch=epoch, change=now_is("running"))
 
     for position in range(2, 12):
         refused = await at_once([append(store, position), append(second, position)])
@@ -467,50 +495,56 @@ async def _lets_one_store_of_two_win(store: Store, reopen: Callable[[], Store]) 
     expect((await second.info("run")).position, 11, "position")
 
 
-STORE_CHECKS: Final[tuple[StoreCheck, ...]] = tuple(
-    StoreCheck(body, needs_reopen=False)
-    for body in (
-        _creates_and_reads,
-        _creates_without_records,
-        _refuses_an_existing_run,
-        _names_unknown_runs,
-        _keeps_runs_apart,
-        _compares_the_position,
-        _refuses_gaps_and_overlaps,
-        _appends_all_or_nothing,
-        _reads_after_a_position,
-        _keeps_the_order,
-        _writes_the_status,
-        _fences_an_older_epoch,
-        _releases,
-        _releases_with_an_append,
-        _holds_a_claim_until_it_expires,
-        _takes_the_claim_of_the_same_owner,
-        _lets_an_expired_claim_go_on,
-        _renews,
-        _compares_times_of_any_zone,
-        _voids_the_claim_of_a_dead_process,
-        _keeps_every_text,
-        _keeps_large_texts,
-        _lets_one_of_many_win,
-        _appends_many_runs_at_once,
-        _lets_one_of_many_create,
-        _lets_one_of_many_claim,
-        _is_whole_after_cancellation,
-        _refuses_use_after_close,
-        _closes_unused,
-    )
+STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
+    *(
+        StoreCheck(body, needs_reopen=False)
+        for body in (
+            _creates_and_reads,
+            _creates_without_records,
+            _refuses_an_existing_run,
+            _names_unknown_runs,
+            _keeps_runs_apart,
+            _compares_the_position,
+            _refuses_gaps_and_overlaps,
+            _appends_all_or_nothing,
+            _reads_after_a_position,
+            _keeps_the_order,
+            _writes_the_status,
+            _fences_an_older_epoch,
+            _releases,
+            _releases_with_an_append,
+            _holds_a_claim_until_it_expires,
+            _takes_the_claim_of_the_same_owner,
+            _lets_an_expired_claim_go_on,
+            _renews,
+            _compares_times_of_any_zone,
+            _voids_the_claim_of_a_dead_process,
+            _keeps_every_text,
+            _keeps_large_texts,
+            _lets_one_of_many_win,
+            _appends_many_runs_at_once,
+            _lets_one_of_many_create,
+            _lets_one_of_many_claim,
+            _is_whole_after_cancellation,
+            _refuses_use_after_close,
+            _closes_unused,
+        )
+    ),
+    *LIST_CHECKS,
 )
 """Asked of every store."""
 
-STORE_REOPEN_CHECKS: Final[tuple[StoreCheck, ...]] = tuple(
-    StoreCheck(body, needs_reopen=True)
-    for body in (
-        _survives_close,
-        _is_seen_by_a_second_store,
-        _fences_a_second_store,
-        _lets_one_store_of_two_win,
-    )
+STORE_REOPEN_CHECKS: Final[tuple[StoreCheck, ...]] = (
+    *(
+        StoreCheck(body, needs_reopen=True)
+        for body in (
+            _survives_close,
+            _is_seen_by_a_second_store,
+            _fences_a_second_store,
+            _lets_one_store_of_two_win,
+        )
+    ),
+    *LIST_REOPEN_CHECKS,
 )
 """Asked of stores whose journals other processes open, too; they need `reopen`."""
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Final, Literal, final
 
 import anyio
 
 from overt.journal.record import Record
-from overt.journal.store import Claim, Owner, RunInfo, Store
+from overt.journal.store import Change, Claim, OpenRequest, Owner, RunInfo, Store
+from overt.journal.wrapper import StoreWrapper
 
 __all__ = ("Crashed", "CrashingStore", "Gate")
 
@@ -46,7 +47,7 @@ class Gate:
 
 
 @final
-class CrashingStore(Store):
+class CrashingStore(StoreWrapper):
     """Passes everything to `inner` until the process "dies" at one append, before or after it is written.
 
     From then on every method raises `Crashed`, so nothing the code under test does in its last moments is stored. The
@@ -71,7 +72,7 @@ class CrashingStore(Store):
     ) -> None:
         if crash_at is not None and crash_at < 1:
             raise ValueError("appends are counted from 1")
-        self._inner: Final = inner
+        super().__init__(inner)
         self._crash_at: Final = crash_at
         self._when: Final = when
         self._appends = 0
@@ -92,7 +93,7 @@ class CrashingStore(Store):
     @property
     def survivor(self) -> Store:
         """The inner store: what the next process finds."""
-        return self._inner
+        return self.inner
 
     def hold(self, n: int) -> Gate:
         """Hold the `n`-th append back, before it is written, until the gate is released.
@@ -121,7 +122,7 @@ class CrashingStore(Store):
             Crashed: The process is dead.
         """
         crashes = await self._begin()
-        claim = await self._inner.create(run_id, records, agent=agent, owner=owner, now=now, until=until)
+        claim = await self.inner.create(run_id, records, agent=agent, owner=owner, now=now, until=until)
         self._claims[run_id] = claim.epoch
         await self._end(crashes)
         return claim
@@ -133,17 +134,20 @@ class CrashingStore(Store):
         *,
         after: int,
         epoch: int,
-        status: str,
+        change: Change,
         release: bool = False,
-    ) -> None:
+    ) -> str | None:
         """`append` of the inner store, unless the process dies at it.
 
         Raises:
             Crashed: The process is dead.
         """
         crashes = await self._begin()
-        await self._inner.append(run_id, records, after=after, epoch=epoch, status=status, release=release)
+        mark = await self.inner.append(
+            run_id, records, after=after, epoch=epoch, change=change, release=release
+        )
         await self._end(crashes)
+        return mark
 
     async def read(self, run_id: str, *, after: int = 0) -> Sequence[Record]:
         """`read` of the inner store.
@@ -152,7 +156,7 @@ class CrashingStore(Store):
             Crashed: The process is dead.
         """
         self._check()
-        return await self._inner.read(run_id, after=after)
+        return await self.inner.read(run_id, after=after)
 
     async def info(self, run_id: str) -> RunInfo:
         """`info` of the inner store.
@@ -161,7 +165,7 @@ class CrashingStore(Store):
             Crashed: The process is dead.
         """
         self._check()
-        return await self._inner.info(run_id)
+        return await self.inner.info(run_id)
 
     async def claim(
         self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False
@@ -172,21 +176,21 @@ class CrashingStore(Store):
             Crashed: The process is dead.
         """
         self._check()
-        claim = await self._inner.claim(run_id, owner=owner, now=now, until=until, force=force)
+        claim = await self.inner.claim(run_id, owner=owner, now=now, until=until, force=force)
         self._claims[run_id] = claim.epoch
         if self._crashed:
             # It died while the claim was under way.
             await self._die()
         return claim
 
-    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> None:
+    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> str | None:
         """`renew` of the inner store.
 
         Raises:
             Crashed: The process is dead.
         """
         self._check()
-        await self._inner.renew(run_id, epoch=epoch, until=until)
+        return await self.inner.renew(run_id, epoch=epoch, until=until)
 
     async def release(self, run_id: str, *, epoch: int) -> None:
         """`release` of the inner store.
@@ -195,7 +199,70 @@ class CrashingStore(Store):
             Crashed: The process is dead.
         """
         self._check()
-        await self._inner.release(run_id, epoch=epoch)
+        await self.inner.release(run_id, epoch=epoch)
+
+    async def runs(
+        self,
+        *,
+        status: str | Collection[str] | None = None,
+        agent: str | None = None,
+        older_than: datetime | None = None,
+        limit: int | None = None,
+    ) -> Sequence[RunInfo]:
+        """`runs` of the inner store.
+
+        Raises:
+            Crashed: The process is dead.
+        """
+        self._check()
+        return await super().runs(status=status, agent=agent, older_than=older_than, limit=limit)
+
+    async def open_requests(
+        self,
+        *,
+        run_id: str | None = None,
+        kind: str | None = None,
+        agent: str | None = None,
+        older_than: datetime | None = None,
+        due: datetime | None = None,
+        limit: int | None = None,
+    ) -> Sequence[OpenRequest]:
+        """`open_requests` of the inner store.
+
+        Raises:
+            Crashed: The process is dead.
+        """
+        self._check()
+        return await super().open_requests(
+            run_id=run_id, kind=kind, agent=agent, older_than=older_than, due=due, limit=limit
+        )
+
+    async def ask_interrupt(self, run_id: str, *, reason: str = "") -> None:
+        """`ask_interrupt` of the inner store.
+
+        Raises:
+            Crashed: The process is dead.
+        """
+        self._check()
+        await super().ask_interrupt(run_id, reason=reason)
+
+    async def delete(self, run_id: str, *, now: datetime, force: bool = False) -> None:
+        """`delete` of the inner store.
+
+        Raises:
+            Crashed: The process is dead.
+        """
+        self._check()
+        await super().delete(run_id, now=now, force=force)
+
+    async def wait(self, run_id: str, *, after: int, timeout: float | None = None) -> int:
+        """`wait` of the inner store.
+
+        Raises:
+            Crashed: The process is dead.
+        """
+        self._check()
+        return await super().wait(run_id, after=after, timeout=timeout)
 
     async def close(self) -> None:
         """Nothing: the inner store stays open for the next process.
@@ -229,7 +296,7 @@ class CrashingStore(Store):
         with anyio.CancelScope(shield=True):
             while self._claims:
                 run_id, epoch = self._claims.popitem()
-                await self._inner.release(run_id, epoch=epoch)
+                await self.inner.release(run_id, epoch=epoch)
         raise Crashed(f"the process died at append {self._crash_at}")
 
     def _check(self) -> None:

@@ -1,0 +1,59 @@
+"""What the facts of a run change in a store's lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from overt.core import facts as f
+from overt.core.suspension import when
+from overt.core.tree import RequestState, Tree
+from overt.journal.store import Change, OpenRequest
+
+__all__ = ("change_of", "open_requests_of", "run_status")
+
+_Listed = f.CallAsked | f.WakeAsked | f.AnswerGiven | f.RequestCancelled
+"""Facts that change the list of open requests."""
+
+
+def run_status(tree: Tree) -> str:
+    """Return the run's status for lists: that of the entry handle, `running` while something runs."""
+    entry = tree.entry
+    if tree.root.live and not (entry is not None and entry.wake is not None and entry.wake.cut):
+        return "running"
+    if entry is None or entry.wake is None:
+        return "idle"
+    return entry.wake.status or "pending"
+
+
+def change_of(tree: Tree, facts: Sequence[f.Fact], *, obeyed: bool = False) -> Change:
+    """Return what `facts`, which `tree` has taken in, change in the lists."""
+    at = when(tree.now)
+    status = run_status(tree)
+    ids = dict.fromkeys(fact.request for fact in facts if isinstance(fact, _Listed))
+    if not ids:
+        return Change(status=status, at=at, obeyed=obeyed)
+    states = [tree.requests[id] for id in ids]
+    return Change(
+        status=status,
+        at=at,
+        asked=tuple(_listed(tree, state) for state in states if state.status == "open"),
+        settled=tuple(state.id for state in states if state.status != "open"),
+        obeyed=obeyed,
+    )
+
+
+def open_requests_of(tree: Tree) -> Iterator[OpenRequest]:
+    """Return the rows a store has for this run."""
+    return (_listed(tree, state) for state in tree.requests.values() if state.status == "open")
+
+
+def _listed(tree: Tree, state: RequestState) -> OpenRequest:
+    expires = state.question.expires_at
+    return OpenRequest(
+        run_id=tree.run_id,
+        request=state.id,
+        kind=state.question.kind,
+        agent=tree.nodes[state.handle].agent,
+        asked_at=when(state.asked_at),
+        expires_at=None if expires is None else when(expires),
+    )
