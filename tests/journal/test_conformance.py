@@ -1,4 +1,4 @@
-"""Both stores do what is asked of every store, on both backends."""
+"""All stores do what is asked of every store, on both backends."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from overt.stores import MemoryStore, SQLiteStore, Store
 from overt.testing import STORE_CHECKS, STORE_REOPEN_CHECKS, StoreCheck
+from tests.postgres import Place
 
 pytestmark = pytest.mark.anyio
 
@@ -23,6 +24,11 @@ async def test_sqlite(check: StoreCheck, tmp_path: Path) -> None:
         return SQLiteStore(tmp_path / "runs.db")
 
     await check(make, reopen=make)
+
+
+@pytest.mark.parametrize("check", [*STORE_CHECKS, *STORE_REOPEN_CHECKS], ids=str)
+async def test_postgres(check: StoreCheck, postgres: Place) -> None:
+    await check(postgres.store, reopen=postgres.store)
 
 
 async def test_a_check_that_needs_reopen_says_so() -> None:

@@ -120,8 +120,9 @@ class Listener:
         if self.pid != os.getpid():
             return
         with self._lock:
-            self._stopping = True
-            self._ring()
+            if not self._stopping:
+                self._stopping = True
+                self._ring()
 
     def join(self, timeout: float | None = None) -> None:
         """Wait for the thread to end, at most `timeout` seconds."""

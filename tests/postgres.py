@@ -1,0 +1,89 @@
+"""PostgreSQL for tests: the server of OVERT_TEST_POSTGRES, or one of their own for each test run (or xdist worker).
+
+A test asks for the fixture `postgres` (a schema of its own) or `server` (a server it may stop). Without a server on
+the machine both skip, or fail where CI or OVERT_REQUIRE_POSTGRES is set.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+
+from overt.stores import PostgresStore
+from tools.postgres import NoServer, Server, throwaway
+
+__all__ = ("Place", "postgres", "postgres_dsn", "server")
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A server and a schema of one test."""
+
+    dsn: str
+    schema: str
+
+    def store(self, *, dsn: str = "", lock_timeout: float = 10.0, reconnect_timeout: float = 10.0) -> PostgresStore:
+        """A new store over the same tables, as another process would open it."""
+        return PostgresStore(
+            dsn or self.dsn, schema=self.schema, lock_timeout=lock_timeout, reconnect_timeout=reconnect_timeout
+        )
+
+    def connect(self) -> psycopg.Connection[tuple[object, ...]]:
+        """A connection of the test's own; names without a schema are the store's."""
+        connection = psycopg.connect(self.dsn, autocommit=True)
+        connection.execute(f"SET search_path = {self.schema}".encode())
+        return connection
+
+    def sql(self, *statements: str) -> list[tuple[object, ...]]:
+        """Execute statements; the rows of the last."""
+        with self.connect() as connection:
+            for statement in statements:
+                cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+
+@pytest.fixture(scope="session")
+def postgres_dsn() -> Iterator[str]:
+    """Where tests connect to."""
+    given = os.environ.get("OVERT_TEST_POSTGRES")
+    if given:
+        yield given
+    else:
+        with _own() as own:
+            yield own.dsn
+
+
+@pytest.fixture
+def postgres(postgres_dsn: str) -> Iterator[Place]:
+    """A schema of its own, not made yet."""
+    place = Place(postgres_dsn, f"test_{os.getpid()}_{next(_numbers)}")
+    yield place
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute("SET client_min_messages = warning")
+        connection.execute(f"DROP SCHEMA IF EXISTS {place.schema} CASCADE".encode())
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """A server that a test may stop, and starts again before it ends."""
+    with _own() as own:
+        yield own
+
+
+@contextmanager
+def _own() -> Iterator[Server]:
+    try:
+        with throwaway() as own:
+            yield own
+    except NoServer as error:
+        if os.environ.get("CI") or os.environ.get("OVERT_REQUIRE_POSTGRES"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))
