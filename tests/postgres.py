@@ -9,14 +9,13 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psycopg
 import pytest
+from tools.postgres import NoServer, Server, throwaway
 
 from overt.stores import PostgresStore
-from tools.postgres import NoServer, Server, throwaway
 
 __all__ = ("Place", "postgres", "postgres_dsn", "server")
 
@@ -30,10 +29,15 @@ class Place:
     dsn: str
     schema: str
 
-    def store(self, *, dsn: str = "", lock_timeout: float = 10.0, reconnect_timeout: float = 10.0) -> PostgresStore:
+    def store(
+        self, *, dsn: str = "", lock_timeout: float = 10.0, reconnect_timeout: float = 10.0
+    ) -> PostgresStore:
         """A new store over the same tables, as another process would open it."""
         return PostgresStore(
-            dsn or self.dsn, schema=self.schema, lock_timeout=lock_timeout, reconnect_timeout=reconnect_timeout
+            dsn or self.dsn,
+            schema=self.schema,
+            lock_timeout=lock_timeout,
+            reconnect_timeout=reconnect_timeout,
         )
 
     def connect(self) -> psycopg.Connection[tuple[object, ...]]:
@@ -51,14 +55,25 @@ class Place:
 
 
 @pytest.fixture(scope="session")
-def postgres_dsn() -> Iterator[str]:
-    """Where tests connect to."""
+def server() -> Iterator[Server]:
+    """A server of this test run that a test may stop and configure, and leaves as it was."""
+    try:
+        with throwaway() as own:
+            yield own
+    except NoServer as error:
+        if os.environ.get("CI") or os.environ.get("OVERT_REQUIRE_POSTGRES"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def postgres_dsn(request: pytest.FixtureRequest) -> str:
+    """Where tests connect to that need no more than a schema."""
     given = os.environ.get("OVERT_TEST_POSTGRES")
     if given:
-        yield given
-    else:
-        with _own() as own:
-            yield own.dsn
+        return given
+    own: Server = request.getfixturevalue("server")
+    return own.dsn
 
 
 @pytest.fixture
@@ -69,21 +84,3 @@ def postgres(postgres_dsn: str) -> Iterator[Place]:
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
         connection.execute("SET client_min_messages = warning")
         connection.execute(f"DROP SCHEMA IF EXISTS {place.schema} CASCADE".encode())
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    """A server that a test may stop, and starts again before it ends."""
-    with _own() as own:
-        yield own
-
-
-@contextmanager
-def _own() -> Iterator[Server]:
-    try:
-        with throwaway() as own:
-            yield own
-    except NoServer as error:
-        if os.environ.get("CI") or os.environ.get("OVERT_REQUIRE_POSTGRES"):
-            pytest.fail(str(error))
-        pytest.skip(str(error))

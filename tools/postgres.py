@@ -70,6 +70,11 @@ class Server:
         with (self.folder / "data" / "postgresql.conf").open("a", encoding="utf-8") as file:
             file.write(line + "\n")
 
+    def give(self, path: Path) -> None:
+        """Make the server's user the owner of a path."""
+        if (uid := _user()) is not None:
+            os.chown(path, uid, _group() or -1)
+
     def _ctl(self, verb: str, *options: str) -> None:
         command = [
             str(self._programs / "pg_ctl"),

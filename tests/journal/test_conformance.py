@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.postgres import Place
 
 from overt.stores import MemoryStore, SQLiteStore, Store
 from overt.testing import STORE_CHECKS, STORE_REOPEN_CHECKS, StoreCheck
-from tests.postgres import Place
 
 pytestmark = pytest.mark.anyio
 

@@ -131,7 +131,7 @@ class PostgresDatabase:
             raise StoreError(
                 f"{self.name}: the server is PostgreSQL {release // 10000}; 13 or later is needed"
             )
-        encoding, _, meta, others = self._fetch(self.statements.find)[0]
+        encoding = self._connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":
             raise StoreError(
                 f"{self.name}: the database keeps text as {encoding}, which cannot hold all of it: create one with "
@@ -140,13 +140,12 @@ class PostgresDatabase:
         foreign = StoreError(
             f"{self.name}: the schema holds tables of another application; nothing was changed. Choose another schema"
         )
-        if not meta:
-            if others:
-                raise foreign
+        tables = {table for (table,) in self._fetch(self.statements.find)} - {None}
+        if not tables:
             return None
         try:
             ((application, version),) = self._fetch(self.statements.version)
-        except (psycopg.errors.UndefinedColumn, ValueError):
+        except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, ValueError):
             raise foreign from None
         if application != "overt" or not isinstance(version, int):
             raise foreign
@@ -169,7 +168,7 @@ class PostgresDatabase:
         execute(sql.ALONE, (_NAMESPACE, zlib.crc32(self.schema.encode()) - (1 << 31)))
         # Another store may have been faster.
         version = self._version()
-        if version is None and not self._fetch(self.statements.find)[0][1]:
+        if not self._fetch(self.statements.find):
             execute(self.statements.make_schema)
         if version is not None:
             execute(self.statements.lock_out)

@@ -136,12 +136,12 @@ class Statements:
         def write(text: str) -> bytes:
             return _in(schema, text)
 
-        # What is there.
-        self.find: Final = write(
-            "SELECT current_setting('server_encoding'), to_regnamespace('{schema}') IS NOT NULL, "
-            "to_regclass('{schema}.meta') IS NOT NULL, coalesce(to_regclass('{schema}.runs'), "
-            "to_regclass('{schema}.journal'), to_regclass('{schema}.requests')) IS NOT NULL"
-        )
+        # What is there; asked of the tables of PostgreSQL, since its functions may remember what was before a lock.
+        self.find: Final = (
+            "SELECT relname::text FROM pg_catalog.pg_namespace LEFT JOIN pg_catalog.pg_class "
+            "ON relnamespace = pg_namespace.oid AND relname IN ('meta', 'runs', 'journal', 'requests') "
+            f"WHERE nspname = '{schema}'"
+        ).encode()
         self.version: Final = write("SELECT application, schema_version FROM {schema}.meta")
         self.make_schema: Final = write("CREATE SCHEMA {schema}")
         self.set_version: Final = write(f"UPDATE {{schema}}.meta SET schema_version = {SCHEMA_VERSION}")

@@ -153,7 +153,9 @@ def explain(error: Exception, where: str, *, run_id: str, committing: bool) -> S
             signs = (*_FINAL, *_PASSING)
             advice = next((words for sign, words in signs if sign in lines), "no connection can be made")
         elif committing:
-            advice = "the connection was lost at the commit; whether it was written is unknown, read the run again"
+            advice = (
+                "the connection was lost at the commit; whether it was written is unknown, read the run again"
+            )
         else:
             advice = "the connection was lost, and nothing was written; the next call connects again"
         return StoreError(f"{where}: {advice} ({lines})")

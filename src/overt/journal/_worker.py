@@ -236,7 +236,7 @@ class Worker(Generic[C]):
                     return
 
     def _write(self, jobs: Sequence[Job[C, object]]) -> bool:
-        """Do `jobs` in one transaction; return whether it could be begun."""
+        """Do `jobs` in one transaction; return `False` if none can be begun now, whatever the jobs."""
         for tries in range(1, _TRIES + 1):
             begun = committing = False
             try:
@@ -264,7 +264,7 @@ class Worker(Generic[C]):
                 # traceback, of its own.
                 for job in jobs:
                     self._fail(job, error if len(jobs) == 1 else copy.copy(error), committing=committing)
-                return begun
+                return begun or after is not None
         raise AssertionError("the last try returns")
 
     def _write_apart(self, jobs: Sequence[Job[C, object]]) -> None:

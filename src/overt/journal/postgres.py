@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import threading
@@ -90,11 +89,13 @@ class PostgresStore(Store):
         lock_timeout: float = 10.0,
         reconnect_timeout: float = 10.0,
     ) -> None:
-        if importlib.util.find_spec("psycopg") is None:
-            raise DefinitionError("PostgresStore needs the package psycopg: pip install 'overt[postgres]'")
-        # Here, so that whoever keeps journals elsewhere never loads it.
-        from overt.journal._postgres_words import parse
-
+        try:
+            # Here, so that whoever keeps journals elsewhere never loads it.
+            from overt.journal._postgres_words import parse
+        except ImportError as error:
+            raise DefinitionError(
+                f"PostgresStore needs the package psycopg ({error}): pip install 'overt[postgres]'"
+            ) from error
         if not _IDENTIFIER.fullmatch(schema):
             raise DefinitionError(
                 f"PostgresStore: schema is up to 57 of a-z, 0-9, _, without a digit or pg_ in front, not {schema!r}"
