@@ -49,8 +49,9 @@ class Place:
     def sql(self, *statements: str) -> list[tuple[object, ...]]:
         """Execute statements; the rows of the last."""
         with self.connect() as connection:
+            cursor = connection.cursor()
             for statement in statements:
-                cursor = connection.execute(statement.encode())
+                cursor.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
 
 

@@ -17,7 +17,7 @@ from tools.postgres import Server
 
 from overt import Agent, Runtime
 from overt.errors import JournalCorrupt, RunNotFound, StoreError, UnsupportedSchema
-from overt.journal import _postgres_schema
+from overt.journal import _postgres_db, _postgres_schema
 from overt.journal.record import Record
 from overt.stores import Change, OpenRequest, Owner, PostgresStore
 
@@ -189,17 +189,16 @@ async def test_an_upgrade_happens_once_and_whole(postgres: Place, monkeypatch: p
     second = ("ALTER TABLE {schema}.runs ADD COLUMN note text", "CREATE TABLE {schema}.broken (")
     with monkeypatch.context() as patch:
         patch.setattr(_postgres_schema, "_MIGRATIONS", (*_postgres_schema._MIGRATIONS, second))
-        patch.setattr("overt.journal._postgres_db.SCHEMA_VERSION", 2)
-        patch.setattr("overt.journal._postgres_schema.SCHEMA_VERSION", 2)
+        for module in (_postgres_db, _postgres_schema):
+            patch.setattr(module, "SCHEMA_VERSION", 2)
         await refused(postgres.store(), "syntax error")
         assert postgres.sql("SELECT * FROM meta") == [("overt", 1, 0)]
         patch.setattr(_postgres_schema, "_MIGRATIONS", (*_postgres_schema._MIGRATIONS[:1], second[:1]))
         stores = [postgres.store() for _ in range(4)]
         async with anyio.create_task_group() as tasks:
-            for store in stores:
-                tasks.start_soon(append, store, "run") if store is stores[0] else tasks.start_soon(
-                    store.info, "run"
-                )
+            tasks.start_soon(append, stores[0])
+            for store in stores[1:]:
+                tasks.start_soon(store.read, "run")
         for store in stores:
             await store.close()
         assert postgres.sql("SELECT * FROM meta") == [("overt", 2, 0)]

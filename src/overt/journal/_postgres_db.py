@@ -201,15 +201,16 @@ class PostgresDatabase:
     def commit(self) -> None:
         """Write what the jobs decided and commit it, in one go.
 
-        A connection that is lost on the way leaves a doubt; the server is asked after the transaction before the
-        doubt is handed on.
+        A connection that is lost on the way leaves a doubt; the tables are looked at before it is handed on.
         """
         try:
             self._write()
         except psycopg.Error as error:
-            if not is_lost(error):
+            if not (is_lost(error) and self._in_doubt):
                 raise
-            if not self._was_committed(error):
+            happened = self._happened()
+            self._in_doubt = happened is None
+            if not happened:
                 raise
         session = self._session
         self._news = [
@@ -254,6 +255,8 @@ class PostgresDatabase:
             # Another store was faster with a run of this id; the next try finds it.
             return Next.AGAIN
         if state[:2] == "40":
+            # Whoever was in the way must get its turn before we are in its way again.
+            time.sleep(random.uniform(0.01, 0.05))
             return Next.AGAIN
         if state[:2] in ("22", "23", "53", "54") or state == "55P03" or isinstance(error, psycopg.DataError):
             return Next.APART
@@ -292,42 +295,35 @@ class PostgresDatabase:
                 f"{self.name}: the server undid the transaction ({end.statusmessage}); try again"
             )
 
-    def _was_committed(self, error: psycopg.Error) -> bool:
-        """Connect again and ask what became of the transaction the connection was lost in.
+    def _happened(self) -> bool | None:
+        """Connect again and see whether the transaction was committed over the connection that was lost.
 
         Returns:
-            Whether it is committed. If not, it is certain that it is not, or `_in_doubt` stays set.
+            `None` where it cannot be told.
         """
+        session = self._session
         deadline = time.monotonic() + self._patience
         while True:
             self.close()
             try:
                 self._connect()
-                ((fate,),) = self._fetch(sql.FATE, (self._xid,))
-                if fate == "aborted":
-                    self._in_doubt = False
-                    return False
-                if fate == "committed":
-                    return self._is_there()
-            except psycopg.Error:
-                return False
-            if fate is None or time.monotonic() >= deadline:
-                return False
-            # The session that lost us has not noticed yet.
+                # The session that lost us may not have noticed, and still be at it.
+                if self._fate() != "in progress":
+                    found = self._fetch(self.statements.written, (session.concerned(),))
+                    return session.happened(dict(cast("list[tuple[str, int]]", found)))
+            except psycopg.Error as error:
+                if isinstance(error, NotConnected) or not is_lost(error):
+                    return None
+            if time.monotonic() >= deadline:
+                return None
             time.sleep(0.05)
 
-    def _is_there(self) -> bool:
-        """Whether the heads are where the transaction moved them, or further.
-
-        A server that took over without having got the transaction may have given its id to another one.
-        """
-        session = self._session
-        ours = [session.heads[run_id] for run_id in session.created | session.changed]
-        found = {
-            row[0]: (cast("int", row[2]), cast("int", row[1]))
-            for row in self._fetch(self.statements.lock, ([head.run_id for head in ours],))
-        }
-        return all(found.get(head.run_id, (0, 0)) >= (head.epoch, head.position) for head in ours)
+    def _fate(self) -> object:
+        try:
+            return self._fetch(sql.FATE, (self._xid,))[0][0]
+        except psycopg.errors.InvalidParameterValue:
+            # The server has crashed, and nothing of a transaction of this number was on its disk.
+            return None
 
 
 def connect(conninfo: str) -> psycopg.Connection[Row]:

@@ -101,9 +101,11 @@ class Listener:
         with self._lock:
             if self._stopping:
                 raise used_after_close(self._store)
-            if not self._waiting:
-                self._ring()
+            alone = not self._waiting
             self._waiting.setdefault(tag(run_id), set()).add(waiter)
+            if alone:
+                # The thread sleeps without end while nobody waits.
+                self._ring()
         return waiter
 
     def remove(self, waiter: Waiter) -> None:
@@ -191,12 +193,8 @@ class Listener:
     def _look(self, connection: psycopg.Connection[Row]) -> None:
         with self._lock:
             runs = {waiter.run_id for waiters in self._waiting.values() for waiter in waiters}
-        found = dict(
-            cast(
-                "list[tuple[str, int]]",
-                connection.execute(self._statements.positions, (list(runs),)).fetchall(),
-            )
-        )
+        rows = connection.execute(self._statements.positions, (list(runs),)).fetchall()
+        found = dict(cast("list[tuple[str, int]]", rows))
         for run_id in runs:
             self._heard(tag(run_id), found.get(run_id))
 

@@ -51,7 +51,8 @@ _MIGRATIONS: Final = (
             agent text NOT NULL,
             created bigint NOT NULL,
             updated bigint NOT NULL,
-            interrupt text
+            interrupt text,
+            written bigint NOT NULL
         ) WITH (fillfactor = 70)
         """,
         "CREATE INDEX runs_status ON {schema}.runs (status)",
@@ -82,11 +83,11 @@ _MIGRATIONS: Final = (
 
 _HEAD = (
     "run_id, position, epoch, owner_id, owner_host, owner_pid, owner_started, until, status, agent, created, updated, "
-    "interrupt"
+    "interrupt, written"
 )
 _HEADS = (
     "unnest(%b::text[], %b::bigint[], %b::bigint[], %b::text[], %b::text[], %b::bigint[], %b::text[], %b::bigint[], "
-    "%b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::text[])"
+    "%b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::text[], %b::bigint[])"
 )
 _SETTINGS = (
     "set_config('lock_timeout', %s, true), "
@@ -171,7 +172,9 @@ class Statements:
         self.insert_runs: Final = write(f"INSERT INTO {{schema}}.runs ({_HEAD}) SELECT * FROM {_HEADS}")
         self.update_runs: Final = write(
             "UPDATE {schema}.runs AS runs SET "
-            + ", ".join(f"{column} = new.{column}" for column in (*changed, "updated", "interrupt"))
+            + ", ".join(
+                f"{column} = new.{column}" for column in (*changed, "updated", "interrupt", "written")
+            )
             + f" FROM {_HEADS} AS new({_HEAD}) WHERE runs.run_id = new.run_id"
         )
         self.insert_journal: Final = write(
@@ -208,6 +211,9 @@ class Statements:
         )
         self.positions: Final = write(
             "SELECT run_id, position FROM {schema}.runs WHERE run_id = ANY(%b::text[])"
+        )
+        self.written: Final = write(
+            "SELECT run_id, written FROM {schema}.runs WHERE run_id = ANY(%b::text[])"
         )
         self.runs: Final = write(f"SELECT {_HEAD} FROM {{schema}}.runs")
         self.requests: Final = write(

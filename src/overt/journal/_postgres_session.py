@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Final, cast
@@ -35,6 +36,8 @@ class Head:
     created: int
     updated: int
     interrupt: str | None
+    written: int = 0
+    """Which transaction wrote the row: a number made by chance for each."""
 
     @classmethod
     def of(cls, row: Row) -> Head:
@@ -63,7 +66,10 @@ class Session:
         """The highest epoch of a run that was deleted."""
         self.created: set[str] = set()
         self.changed: set[str] = set()
-        self.deleted: set[str] = set()
+        self.deleted: dict[str, int] = {}
+        """With the transaction that had written the row."""
+        self.number = random.getrandbits(63)
+        """Of this transaction."""
         self.rows: list[tuple[str, int, int, str]] = []
         self.requests: dict[tuple[str, str], OpenRequest | None] = {}
 
@@ -98,7 +104,7 @@ class Session:
         """Remove a run, and all that was to be written of it."""
         run_id = head.run_id
         self.deleted_epoch = max(self.deleted_epoch, head.epoch)
-        self.deleted.add(run_id)
+        self.deleted[run_id] = head.written
         del self.heads[run_id]
         self.created.discard(run_id)
         self.changed.discard(run_id)
@@ -122,7 +128,30 @@ class Session:
 
     def columns(self, runs: Iterable[str]) -> list[list[object]]:
         """The heads of `runs` by column, sorted by run so that transactions that meet lock in one order."""
-        return [
-            list(column)
-            for column in zip(*(_values(self.heads[run_id]) for run_id in sorted(runs)), strict=True)
-        ]
+        *columns, _ = zip(*(_values(self.heads[run_id]) for run_id in sorted(runs)), strict=True)
+        return [*map(list, columns), [self.number] * len(columns[0])]
+
+    def concerned(self) -> list[str]:
+        """The runs this transaction changes."""
+        return [*self.created, *self.changed, *self.deleted]
+
+    def happened(self, found: Mapping[str, int]) -> bool | None:
+        """Whether this transaction is in the store.
+
+        Args:
+            found: Of each run it changes and that is there, which transaction wrote its row.
+
+        Returns:
+            `None` where it cannot be told: others have changed all of those runs since.
+        """
+        if not self.concerned():
+            return True
+        if self.number in found.values():
+            return True
+        before = {run_id: self.heads[run_id].written for run_id in self.changed} | self.deleted
+        if any(found.get(run_id) == number for run_id, number in before.items()):
+            return False
+        if self.created and not self.created & found.keys():
+            return False
+        # Whoever removed them.
+        return True if not (self.created or self.changed or self.deleted.keys() & found.keys()) else None

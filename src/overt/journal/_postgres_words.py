@@ -32,10 +32,10 @@ _FINAL = (
     ),
     ("no pg_hba.conf entry", "the server lets nobody in from here: its pg_hba.conf has to allow it"),
     (
-        "database ",
+        'database "',
         "the database does not exist, or the user may not connect to it: create it first, or name another",
     ),
-    ("role ", "the server does not know the user: create the role first, or name another"),
+    ('role "', "the server does not know the user: create the role first, or name another"),
 )
 _PASSING = (
     ("too many", "the server has no connection to spare: close some, or raise max_connections"),
