@@ -452,6 +452,7 @@ async def test_a_text_too_big_for_the_server_is_refused_alone(postgres: Place) -
         ("INSERT INTO journal VALUES ('run', 7, 1, 'x')", "ends at position 7, its head says 6"),
         ("UPDATE runs SET position = 4", "ends at position 6, its head says 4"),
         ("UPDATE runs SET position = 8", "ends at position 6, its head says 8"),
+        ("DELETE FROM runs", "its head is missing"),
     ],
 )
 async def test_damage_is_named(postgres: Place, damage: str, words: str) -> None:

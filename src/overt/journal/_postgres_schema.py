@@ -209,6 +209,10 @@ class Statements:
             "(SELECT max(position) FROM {schema}.journal WHERE run_id = %s AND position <= %s), 0) "
             "WHERE runs.run_id = %s ORDER BY journal.position"
         )
+        self.headless: Final = write(
+            "SELECT EXISTS (SELECT FROM {schema}.journal WHERE run_id = %s) "
+            "AND NOT EXISTS (SELECT FROM {schema}.runs WHERE run_id = %s)"
+        )
         self.positions: Final = write(
             "SELECT run_id, position FROM {schema}.runs WHERE run_id = ANY(%b::text[])"
         )

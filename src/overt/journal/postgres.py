@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast, final
 import anyio
 import anyio.to_thread
 
-from overt.errors import DefinitionError, RunNotFound
+from overt.errors import DefinitionError, JournalCorrupt, RunNotFound
 from overt.journal._checks import (
     NOBODY,
     append_conflict,
@@ -228,6 +228,8 @@ class PostgresStore(Store):
         def work(session: Session) -> list[Record]:
             found = session.fetch(self._statements.journal, (run_id, after + 1, run_id))
             if not found:
+                if session.fetch(self._statements.headless, (run_id, run_id))[0][0]:
+                    raise JournalCorrupt(f"run {run_id!r} has a journal from position 1 on, and its head is missing")
                 raise self._not_found(run_id)
             rows = [row[1:] for row in found if row[1] is not None]
             return check_rows(run_id, found[0][0], rows, after)
