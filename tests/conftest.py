@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.postgres import postgres, postgres_dsn, server
+from tests.postgres import place, postgres, postgres_dsn, server
 
-__all__ = ("anyio_backend", "postgres", "postgres_dsn", "server")
+__all__ = ("anyio_backend", "place", "postgres", "postgres_dsn", "server")
 
 
 @pytest.fixture(params=["asyncio", "trio"])

@@ -1,7 +1,7 @@
 """PostgreSQL for tests: the server of OVERT_TEST_POSTGRES, or one of their own for each test run (or xdist worker).
 
-A test asks for the fixture `postgres` (a schema of its own) or `server` (a server it may stop). Without a server on
-the machine both skip, or fail where CI or OVERT_REQUIRE_POSTGRES is set.
+A test asks for the fixture `postgres` (a schema of its own), `server` (a server it may stop) or `place` (SQLite and
+PostgreSQL by turns). Without a server on the machine they skip, or fail where CI or OVERT_REQUIRE_POSTGRES is set.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import psycopg
 import pytest
 from tools.postgres import NoServer, Server, throwaway
 
 from overt.stores import PostgresStore
+from tests.places import place_of
 
-__all__ = ("Place", "postgres", "postgres_dsn", "server")
+__all__ = ("Place", "place", "postgres", "postgres_dsn", "server")
 
 _numbers = itertools.count(1)
 
@@ -53,6 +55,15 @@ class Place:
             for statement in statements:
                 cursor.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where several processes keep runs, for `store_at`; a test that asks for it is run once for each kind."""
+    if request.param == "sqlite":
+        return str(tmp_path / "runs.db")
+    postgres: Place = request.getfixturevalue("postgres")
+    return place_of(postgres.schema, postgres.dsn)
 
 
 @pytest.fixture(scope="session")

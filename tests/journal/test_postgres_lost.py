@@ -30,7 +30,7 @@ KILL = f"SELECT pg_terminate_backend(pid) {SESSIONS}"
 
 
 @pytest.fixture
-def place(server: Server, postgres_dsn: str) -> Iterator[Place]:
+def place(server: Server) -> Iterator[Place]:
     """Tables on a server this test may stop."""
     place = Place(server.dsn, "overt_lost")
     yield place

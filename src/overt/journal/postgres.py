@@ -229,7 +229,9 @@ class PostgresStore(Store):
             found = session.fetch(self._statements.journal, (run_id, after + 1, run_id))
             if not found:
                 if session.fetch(self._statements.headless, (run_id, run_id))[0][0]:
-                    raise JournalCorrupt(f"run {run_id!r} has a journal from position 1 on, and its head is missing")
+                    raise JournalCorrupt(
+                        f"run {run_id!r} has a journal from position 1 on, and its head is missing"
+                    )
                 raise self._not_found(run_id)
             rows = [row[1:] for row in found if row[1] is not None]
             return check_rows(run_id, found[0][0], rows, after)
