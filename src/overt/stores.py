@@ -1,4 +1,4 @@
-"""Where journals are kept: in memory, or in one SQLite file for every process of a machine.
+"""Where journals are kept: in memory, in one SQLite file for every process of a machine, or in PostgreSQL.
 
 `Store` is what a store of your own has to do; the rest are the values it takes and gives.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from overt.journal.encrypted import EncryptedStore
 from overt.journal.memory import MemoryStore
+from overt.journal.postgres import PostgresStore
 from overt.journal.record import Record
 from overt.journal.sqlite import SQLiteStore
 from overt.journal.store import Change, Claim, ImmediateStore, OpenRequest, Owner, RunInfo, Store
@@ -20,6 +21,7 @@ __all__ = (
     "MemoryStore",
     "OpenRequest",
     "Owner",
+    "PostgresStore",
     "Record",
     "RunInfo",
     "SQLiteStore",

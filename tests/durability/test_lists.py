@@ -9,6 +9,7 @@ import pytest
 from tests.durability import policed_crew
 from tests.durability.crew import RUN, Host, World
 from tests.durability.spies import Watched
+from tests.postgres import Place
 
 from overt import ResumePolicy
 from overt.core import facts as f
@@ -19,8 +20,11 @@ from overt.stores import MemoryStore, SQLiteStore, Store
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def inner(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    if request.param == "postgres":
+        postgres: Place = request.getfixturevalue("postgres")
+        return postgres.store()
     return MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path / "runs.db")
 
 

@@ -1,4 +1,4 @@
-"""Real processes on one SQLite file: killed, stopped, and two at once."""
+"""Real processes on one store: killed, stopped, and two at once."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 from tests.durability.crew import LEAD, RUN, Host, World, check, facts_of
+from tests.places import store_at
 
 from overt import ResumePolicy, Runtime
 from overt.core import facts as f
-from overt.stores import MemoryStore, SQLiteStore
+from overt.stores import MemoryStore
 
 pytestmark = [
     pytest.mark.anyio,
@@ -25,11 +26,11 @@ pytestmark = [
 class Worker:
     """One process, spoken to line by line."""
 
-    def __init__(self, folder: Path, verb: str, *pauses: str, policy: ResumePolicy) -> None:
+    def __init__(self, place: str, folder: Path, verb: str, *pauses: str, policy: ResumePolicy) -> None:
         self.process = subprocess.Popen(
             [
                 sys.executable, "-W", "error", "-m", "tests.durability.worker",
-                str(folder / "runs.db"), str(folder / "world"), policy.value, verb, *pauses,
+                place, str(folder / "world"), policy.value, verb, *pauses,
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -74,7 +75,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-PLACES = [
+SPOTS = [
     ("asking lead", ResumePolicy.REWIND),
     ("before charge A1", ResumePolicy.REWIND),
     ("after charge A1", ResumePolicy.CONTINUE),
@@ -85,14 +86,14 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize(("place", "policy"), PLACES, ids=[place for place, _ in PLACES])
+@pytest.mark.parametrize(("spot", "policy"), SPOTS, ids=[spot for spot, _ in SPOTS])
 async def test_a_killed_process_is_followed_at_once(
-    place: str, policy: ResumePolicy, tmp_path: Path, workers: list[Worker]
+    spot: str, policy: ResumePolicy, place: str, tmp_path: Path, workers: list[Worker]
 ) -> None:
-    worker = Worker(tmp_path, "run", place, policy=policy)
+    worker = Worker(place, tmp_path, "run", spot, policy=policy)
     workers.append(worker)
-    assert worker.hear() == f"at {place}"
-    store = SQLiteStore(tmp_path / "runs.db")
+    assert worker.hear() == f"at {spot}"
+    store = store_at(place)
     assert (await store.info(RUN)).owner is not None
     worker.kill()
     # The clock of the next process stands where that of the dead one stood: the claim has not run out.
@@ -100,13 +101,13 @@ async def test_a_killed_process_is_followed_at_once(
     result = await Host(world, store, policy).run()
     facts = await facts_of(store)
     check(world, result, facts, await quiet(policy))
-    in_doubt = place.startswith(("before charge", "after charge", "after hold"))
+    in_doubt = spot.startswith(("before charge", "after charge", "after hold"))
     assert any(isinstance(x, f.CallAsked) and x.question.kind == "in_doubt" for x in facts) == in_doubt
     await store.close()
 
 
-async def parked(folder: Path, policy: ResumePolicy) -> None:
-    store = SQLiteStore(folder / "runs.db")
+async def parked(place: str, folder: Path, policy: ResumePolicy) -> None:
+    store = store_at(place)
     host = Host(World(path=folder / "world"), store, policy)
     result = await Runtime(LEAD, run_id=RUN, **host.options()).run("sell")
     assert result.status == "pending"
@@ -115,10 +116,10 @@ async def parked(folder: Path, policy: ResumePolicy) -> None:
 
 @pytest.mark.parametrize("policy", list(ResumePolicy))
 async def test_two_processes_deliver_the_same_answer(
-    policy: ResumePolicy, tmp_path: Path, workers: list[Worker]
+    policy: ResumePolicy, place: str, tmp_path: Path, workers: list[Worker]
 ) -> None:
-    await parked(tmp_path, policy)
-    workers += [Worker(tmp_path, "answer", "opened", "end", policy=policy) for _ in range(2)]
+    await parked(place, tmp_path, policy)
+    workers += [Worker(place, tmp_path, "answer", "opened", "end", policy=policy) for _ in range(2)]
     for worker in workers:
         assert worker.hear() == "at opened"
     for worker in workers:
@@ -126,7 +127,7 @@ async def test_two_processes_deliver_the_same_answer(
     said = sorted(worker.hear() for worker in workers)
     assert said[0].startswith(("AlreadyAnswered ", "RunConflict "))
     assert said[1].startswith("incomplete ")
-    store = SQLiteStore(tmp_path / "runs.db")
+    store = store_at(place)
     facts = await facts_of(store)
     assert sum(isinstance(x, f.AnswerGiven) for x in facts) == 1
     assert sum(isinstance(x, f.ResumeBegun) for x in facts) == 1
@@ -137,17 +138,17 @@ async def test_two_processes_deliver_the_same_answer(
 
 
 async def test_the_second_process_is_told_at_once_while_the_first_is_at_work(
-    tmp_path: Path, workers: list[Worker]
+    place: str, tmp_path: Path, workers: list[Worker]
 ) -> None:
     policy = ResumePolicy.CONTINUE
-    await parked(tmp_path, policy)
-    second = Worker(tmp_path, "answer", "opened", policy=policy)
+    await parked(place, tmp_path, policy)
+    second = Worker(place, tmp_path, "answer", "opened", policy=policy)
     workers.append(second)
     assert second.hear() == "at opened"
-    first = Worker(tmp_path, "answer", "after book 12a yes", policy=policy)
+    first = Worker(place, tmp_path, "answer", "after book 12a yes", policy=policy)
     workers.append(first)
     assert first.hear() == "at after book 12a yes"
-    third = Worker(tmp_path, "recover", policy=policy)
+    third = Worker(place, tmp_path, "recover", policy=policy)
     workers.append(third)
     second.go()
     for other in (second, third):
@@ -159,16 +160,18 @@ async def test_the_second_process_is_told_at_once_while_the_first_is_at_work(
     assert World.read(tmp_path / "world").times("book 12a yes") == 1
 
 
-async def test_a_stopped_process_comes_back_and_does_nothing(tmp_path: Path, workers: list[Worker]) -> None:
+async def test_a_stopped_process_comes_back_and_does_nothing(
+    place: str, tmp_path: Path, workers: list[Worker]
+) -> None:
     policy = ResumePolicy.CONTINUE
-    await parked(tmp_path, policy)
-    worker = Worker(tmp_path, "answer", "replied worker", policy=policy)
+    await parked(place, tmp_path, policy)
+    worker = Worker(place, tmp_path, "answer", "replied worker", policy=policy)
     workers.append(worker)
     assert worker.hear() == "at replied worker"
     worker.process.send_signal(signal.SIGSTOP)
     worker.go()
     world = World.read(tmp_path / "world")
-    store = SQLiteStore(tmp_path / "runs.db")
+    store = store_at(place)
     host = Host(world, store, policy)
     runtime = await Runtime.open(LEAD, RUN, **host.options())
     result = await runtime.recover(force=True)

@@ -1,6 +1,6 @@
-"""A process that drives the tree of `crew` on a SQLite file: it says where it is, and waits there to be told.
+"""A process that drives the tree of `crew` in a store: it says where it is, and waits there to be told.
 
-    python -m tests.durability.worker FILE WORLD POLICY VERB PAUSE…
+    python -m tests.durability.worker PLACE WORLD POLICY VERB PAUSE…
 
 `run` starts the run or finds it and goes on until it is done; `answer` answers the first request; `recover` recovers
 once. The process stops at each place named in PAUSE, prints it, and goes on when it reads a line.
@@ -13,11 +13,11 @@ from pathlib import Path
 
 import anyio
 from tests.durability.crew import LEAD, RUN, Host, World
+from tests.places import store_at
 
 from overt import ResumePolicy, Runtime
 from overt.clock import SystemClock
 from overt.errors import OvertError
-from overt.stores import SQLiteStore
 
 
 def say(text: str) -> None:
@@ -27,7 +27,7 @@ def say(text: str) -> None:
 
 async def main(*given: str) -> None:
     """Do one verb and say how it ended."""
-    path, world_path, policy, verb, *pauses = given
+    place, world_path, policy, verb, *pauses = given
     world = World(path=Path(world_path))
     left = set(pauses)
 
@@ -38,7 +38,7 @@ async def main(*given: str) -> None:
             sys.stdin.readline()  # the whole process waits, as one that was stopped
 
     world.at = at
-    store = SQLiteStore(path)
+    store = store_at(place)
     host = Host(world, store, ResumePolicy(policy))
     try:
         if verb == "run":

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.places import store_at
 
 from overt.journal.record import Record
 from overt.journal.store import Owner
-from overt.stores import SQLiteStore
 from overt.testing._store_checks import now_is
 
 pytestmark = pytest.mark.anyio
@@ -24,13 +24,13 @@ from datetime import UTC, datetime, timedelta
 from overt.errors import RunConflict
 from overt.journal.owner import owner_here
 from overt.journal.record import Record
-from overt.stores import SQLiteStore
 from overt.testing._store_checks import now_is
+from tests.places import store_at
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 
 async def main():
-    store = SQLiteStore(sys.argv[1])
+    store = store_at(sys.argv[1])
     assert (await store.info("run")).status == "parked"
     print("ready", flush=True)
     sys.stdin.readline()
@@ -47,18 +47,18 @@ asyncio.run(main())
 """
 
 
-def resume(path: Path) -> subprocess.Popen[str]:
+def resume(place: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", RESUME, str(path)],
+        [sys.executable, "-W", "error", "-c", RESUME, place],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        cwd=Path(__file__).parent.parent.parent,
     )
 
 
-async def test_one_of_two_workers_claims_the_run(tmp_path: Path) -> None:
-    path = tmp_path / "runs.db"
-    store = SQLiteStore(path)
+async def test_one_of_two_workers_claims_the_run(place: str) -> None:
+    store = store_at(place)
     await store.create(
         "run",
         [Record(1, 1, text="asked")],
@@ -68,7 +68,7 @@ async def test_one_of_two_workers_claims_the_run(tmp_path: Path) -> None:
         until=NOW + timedelta(days=1),
     )
     await store.append("run", (), after=1, epoch=1, change=now_is("parked"), release=True)
-    workers = [resume(path) for _ in range(2)]
+    workers = [resume(place) for _ in range(2)]
     said: list[str] = []
     for worker in workers:
         assert worker.stdout is not None

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.postgres import Place
 
 from overt.errors import RunConflict
 from overt.journal.record import Record
@@ -18,12 +19,15 @@ pytestmark = pytest.mark.anyio
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Store, Store]:
     """Two handles on the same journals."""
     if request.param == "memory":
         store = MemoryStore()
         return store, store
+    if request.param == "postgres":
+        postgres: Place = request.getfixturevalue("postgres")
+        return postgres.store(), postgres.store()
     return SQLiteStore(tmp_path / "runs.db"), SQLiteStore(tmp_path / "runs.db")
 
 

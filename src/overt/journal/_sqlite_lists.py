@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 from overt.journal._checks import claim_conflict, not_found
+from overt.journal._times import micros, moment, moment_or_none
 from overt.journal.store import OpenRequest, Owner, RunInfo
 
 __all__ = (
@@ -15,28 +16,14 @@ __all__ = (
     "first_epoch",
     "held",
     "info",
-    "micros",
-    "moment",
     "record",
     "requests",
     "runs",
 )
 
-_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _INFO = (
     "SELECT run_id, position, epoch, owner_id, until, status, agent, created, updated, interrupt FROM runs"
 )
-
-
-def micros(at: datetime) -> int:
-    """Microseconds since 1970; a float of seconds would not keep them."""
-    return (at - _ZERO) // _MICROSECOND
-
-
-def moment(at: int | None) -> datetime | None:
-    """The time `micros` was given."""
-    return None if at is None else _ZERO + at * _MICROSECOND
 
 
 def first_epoch(connection: sqlite3.Connection) -> int:
@@ -65,11 +52,11 @@ def _info(row: tuple[str, int, int, str | None, int | None, str, str, int, int, 
         position=row[1],
         epoch=row[2],
         owner=row[3],
-        until=moment(row[4]),
+        until=moment_or_none(row[4]),
         status=row[5],
         agent=row[6],
-        created=_ZERO + row[7] * _MICROSECOND,
-        updated=_ZERO + row[8] * _MICROSECOND,
+        created=moment(row[7]),
+        updated=moment(row[8]),
         interrupt=row[9],
     )
 
@@ -91,7 +78,7 @@ def held(
         raise not_found(run_id, path)
     held_by = None if row[2] is None else Owner(id=row[2], host=row[3], pid=row[4], started=row[5])
     refused = claim_conflict(
-        run_id, held_by=held_by, held_until=moment(row[1]), owner=owner, now=now, force=force
+        run_id, held_by=held_by, held_until=moment_or_none(row[1]), owner=owner, now=now, force=force
     )
     if refused is not None:
         raise refused
@@ -168,8 +155,8 @@ def requests(
             request=row[1],
             kind=row[2],
             agent=row[3],
-            asked_at=_ZERO + row[4] * _MICROSECOND,
-            expires_at=moment(row[5]),
+            asked_at=moment(row[4]),
+            expires_at=moment_or_none(row[5]),
         )
         for row in rows
     ]
