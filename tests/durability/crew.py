@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -12,13 +12,25 @@ from typing import Any, Literal
 import pytest
 from anyio.lowlevel import checkpoint
 
-from overt import Agent, Answer, Budget, Request, ResumePolicy, Runtime, TaskResult, ToolContext, tool
+from overt import (
+    Agent,
+    Answer,
+    Attempt,
+    Budget,
+    Completion,
+    Request,
+    ResumePolicy,
+    Runtime,
+    TaskResult,
+    ToolContext,
+    tool,
+)
 from overt.core import facts as f
 from overt.errors import AlreadyAnswered, RunNotFound
 from overt.journal.codec import decode
 from overt.message import ModelRequest, ModelResponse
 from overt.stores import Store
-from overt.testing import MockModel, Script, VirtualClock, call, say
+from overt.testing import MockModel, Reply, Script, VirtualClock, call, say
 
 RUN = "run"
 TOKENS = 100
@@ -43,7 +55,7 @@ class World:
     path: Path | None = None
     """Where it is written down for other processes."""
     at: Callable[[str], None] = go_on
-    """Told of each place a process comes to."""
+    """Told of each place a process comes to; what it raises is the end of the process."""
 
     def do(self, ctx: ToolContext[World], what: str) -> None:
         self.at(f"before {what}")
@@ -89,27 +101,33 @@ class Counting:
         return self.inner.name
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
+        self.world.at(f"asking {request.agent}")
         self.world.asked_model += 1
         self.world.note("asked")
-        self.world.at(f"asking {request.agent}")
         reply = await self.inner.generate(request)
         await checkpoint()
+        self.world.at(f"hearing {request.agent}")
         self.world.replies += 1
         self.world.note("reply")
-        self.world.at(f"replied {request.agent}")
+        self.world.at(f"heard {request.agent}")
         return reply
 
 
+LEADING: Sequence[Reply] = [
+    [call("look", what="prices"), call("charge", order="A1"), call("task", agent="worker", prompt="book")],
+    call("publish", what="offer"),
+    say("offered"),
+    say("published"),
+]
+
+
+def leading(request: ModelRequest) -> Reply:
+    """Count its own replies: what the gate says would begin a list anew."""
+    return LEADING[sum(message.role == "assistant" for message in request.messages)]
+
+
 SCRIPT: Script = {
-    "lead": [
-        [
-            call("look", what="prices"),
-            call("charge", order="A1"),
-            call("task", agent="worker", prompt="book"),
-        ],
-        [call("publish", what="offer")],
-        say("published"),
-    ],
+    "lead": leading,
     "worker": [[call("look", what="seats"), call("book", seat="12a")], say("booked")],
 }
 
@@ -154,12 +172,23 @@ async def publish(ctx: ToolContext[World], what: str) -> str:
     return "published"
 
 
+def is_published(attempt: Attempt[str]) -> tuple[bool, str]:
+    """The gate; it sends the first text back."""
+    world = attempt.deps
+    assert isinstance(world, World)
+    world.at(f"judging {attempt.text}")
+    verdict = attempt.text == "published", "say that it is published"
+    world.at(f"judged {attempt.text}")
+    return verdict
+
+
 WORKER = Agent("worker", does="Books.", tools=[look, book], deps_type=World)
 LEAD = Agent(
     "lead",
     does="Leads.",
     tools=[look, charge, publish],
     team=[WORKER],
+    completion=Completion(is_published, max_attempts=2),
     budget=Budget(max_turns=2),
     deps_type=World,
 )
@@ -179,6 +208,7 @@ class Host:
             self.world.at(f"telling {request.prompt}")
             self.world.told.append(request.id)
             self.world.note("told", request.id)
+            self.world.at(f"told {request.prompt}")
 
         return {
             "store": self.store,
@@ -207,9 +237,11 @@ class Host:
                 self.world.answered |= {a.id: a for a in answers}
                 for answer in answers:
                     self.world.note("answer", answer.model_dump_json())
+                self.world.at(f"answering {result.pendings[0].prompt}")
                 result = await runtime.resume(answers)
             elif result.status == "incomplete":
                 assert result.limit_at == "root/lead.1"
+                self.world.at("extending")
                 result = await runtime.extend(Budget(max_turns=4))
             else:
                 raise AssertionError(f"[{result.status}] {result.text}")
@@ -267,6 +299,8 @@ def check(world: World, result: TaskResult[str], facts: list[f.Fact], calm: list
         assert world.times(what) <= 1 + allowed, (what, world.effects)
     assert world.times("book 12a yes") >= 1
     assert world.times("publish offer yes") >= 1
+    # The gate: each round is judged once, whatever the verifier was asked again for.
+    assert [(v.number, v.ok) for v in result.verdicts] == [(1, False), (2, True)]
     # Questions: the same ones, each told, each answered once. A doubt counts among the questions of its call.
     ids = {x.request: (x.handle, x.question.prompt) for x in asked if x.question.kind != "in_doubt"}
     wanted = {x.request: (x.handle, x.question.prompt) for x in calm if isinstance(x, f.CallAsked)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -49,6 +50,8 @@ from overt.testing import MockModel, Script, VirtualClock, call, say
 
 RUN = "run"
 TOKENS = 100
+HERE: ContextVar[World] = ContextVar("HERE")
+"""The world, for rules and hooks, which are handed no deps."""
 Mode = Literal["rewind", "continue", "inline"]
 MODES: tuple[Mode, ...] = ("rewind", "continue", "inline")
 """How questions are answered: after the run has parked, under one of the policies, or at once."""
@@ -131,30 +134,40 @@ async def letter(ctx: ToolContext[World], to: str) -> str:
     return "sent"
 
 
+def here(place: str) -> None:
+    """Come to a place in code that is no tool."""
+    HERE.get().at(place)
+
+
 def never_wipe(event: GuardrailEvent) -> Ruling:
+    here(f"ruling never_wipe {event.call.name}")
     return Deny("nothing is deleted") if event.call.name == "wipe" else Allow()
 
 
 async def large_refunds(event: GuardrailEvent) -> Ruling:
     await checkpoint()
+    here(f"ruling large_refunds {event.call.name}")
     amount = event.call.arguments.get("amount", 0)
     assert isinstance(amount, int)
     return Ask(f"Refund {event.call.arguments['order']}: {amount}?") if amount >= 50 else Allow()
 
 
 def lower(event: BeforeTool) -> ToolOverride | None:
+    here(f"hook before {event.call.name}")
     if event.call.arguments.get("what") == "TABLES":
         return ToolOverride(arguments={"what": "tables"})
     return None
 
 
 def shorten(event: BeforeLLM) -> LLMOverride | None:
+    here(f"hook before turn {event.turn}")
     if event.turn < 2:
         return None
     return LLMOverride(messages=[UserMessage(text="go on"), *event.messages[1:]])
 
 
 def known(event: PromptEvent) -> Ruling:
+    here(f"ruling prompt {event.prompt}")
     return Allow() if event.prompt == "dig" else Deny("what is that?")
 
 
@@ -165,13 +178,16 @@ class Report(BaseModel):
 
 
 async def third_time(attempt: Attempt[Report]) -> tuple[bool, str]:
+    here(f"judging {attempt.text}")
     await checkpoint()
+    here(f"judged {attempt.text}")
     assert attempt.output is not None
     assert [c.name for c, r in attempt.tool_calls if not r.is_error] == ["look", "charge", "task"]
     return attempt.output.count >= 3, f"{attempt.output.count} of 3"
 
 
 def published(event: OutputEvent) -> Ruling:
+    here(f"ruling output {event.text}")
     assert isinstance(event.output, Report)
     return Ask(f"Publish {event.output.count}?")
 
@@ -208,6 +224,7 @@ COORDINATOR = Agent(
 
 
 def ask_for_more(info: LimitInfo) -> LimitDecision:
+    here(f"limit {info.limit} {info.handle}")
     return Suspend()
 
 
@@ -225,13 +242,22 @@ class Host:
     """Whether it reads along."""
 
     def options(self) -> dict[str, Any]:
+        HERE.set(self.world)
+
         async def on_pending(request: Request) -> None:
+            self.world.at(f"telling {request.prompt}")
             self.world.told.append(request.id)
+            self.world.note("told", request.id)
+            self.world.at(f"told {request.prompt}")
 
         async def wait_for(request: Request) -> Answer[Any]:
             await checkpoint()
+            self.world.at(f"asking for {request.prompt}")
             self.world.told.append(request.id)
-            return self.answer(request)
+            self.world.note("told", request.id)
+            answer = self.answer(request)
+            self.world.at(f"hearing of {request.prompt}")
+            return answer
 
         policy = ResumePolicy.CONTINUE if self.mode == "continue" else ResumePolicy.REWIND
         given: dict[str, Any] = (
@@ -260,7 +286,9 @@ class Host:
                 return result, runtime
             if result.status != "pending":
                 raise AssertionError(f"[{result.status}] {result.text}")
-            result = await self._resume(runtime, [self.answer(request) for request in result.pendings])
+            answers = [self.answer(request) for request in result.pendings]
+            self.world.at(f"answering {result.pendings[0].prompt}")
+            result = await self._resume(runtime, answers)
         raise AssertionError("the run goes round in circles")
 
     async def _start(self, runtime: Runtime[Report]) -> TaskResult[Report]:

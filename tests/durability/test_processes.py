@@ -162,9 +162,9 @@ async def test_the_second_process_is_told_at_once_while_the_first_is_at_work(
 async def test_a_stopped_process_comes_back_and_does_nothing(tmp_path: Path, workers: list[Worker]) -> None:
     policy = ResumePolicy.CONTINUE
     await parked(tmp_path, policy)
-    worker = Worker(tmp_path, "answer", "replied worker", policy=policy)
+    worker = Worker(tmp_path, "answer", "hearing worker", policy=policy)
     workers.append(worker)
-    assert worker.hear() == "at replied worker"
+    assert worker.hear() == "at hearing worker"
     worker.process.send_signal(signal.SIGSTOP)
     worker.go()
     world = World.read(tmp_path / "world")
