@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from overt import (
     ToolContext,
     tool,
 )
+from overt.clock import Clock
 from overt.core import facts as f
 from overt.errors import AlreadyAnswered, RunNotFound
 from overt.journal.codec import decode
@@ -47,6 +49,8 @@ class World:
 
     effects: list[tuple[str, str, str]] = field(default_factory=list)
     """Handle, what was done, idempotency key."""
+    entered: list[str] = field(default_factory=list)
+    """The handle of each call whose tool was entered."""
     asked_model: int = 0
     replies: int = 0
     told: list[str] = field(default_factory=list)
@@ -57,6 +61,12 @@ class World:
     at: Callable[[str], None] = go_on
     """Told of each place a process comes to; what it raises is the end of the process."""
 
+    def enter(self, ctx: ToolContext[World]) -> None:
+        """What a tool does first."""
+        self.entered.append(ctx.handle)
+        self.note("enters", ctx.handle, ctx.call.name)
+        self.at(f"entering {ctx.call.name}")
+
     def do(self, ctx: ToolContext[World], what: str) -> None:
         self.at(f"before {what}")
         self.effects.append((ctx.handle, what, ctx.idempotency_key))
@@ -64,18 +74,20 @@ class World:
         self.at(f"after {what}")
 
     def note(self, *what: str) -> None:
+        """Write down for other processes what this one has done."""
         if self.path is not None:
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(what) + "\n")
+                file.write(json.dumps([os.getpid(), *what]) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> World:
         """What other processes have written down, and where this one goes on writing."""
         world = cls(path=path)
-        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-            kind, *rest = json.loads(line)
+        for _, kind, *rest in notes(path):
             if kind == "effect":
                 world.effects.append((rest[0], rest[1], rest[2]))
+            elif kind == "enters":
+                world.entered.append(rest[0])
             elif kind == "told":
                 world.told.append(rest[0])
             elif kind == "answer":
@@ -87,6 +99,13 @@ class World:
 
     def times(self, what: str) -> int:
         return sum(one[1] == what for one in self.effects)
+
+
+def notes(path: Path) -> list[list[Any]]:
+    """What processes have written down, in order: who, what kind of thing, and which."""
+    return (
+        [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    )
 
 
 class Counting:
@@ -135,6 +154,7 @@ SCRIPT: Script = {
 @tool
 async def look(ctx: ToolContext[World], what: str) -> str:
     """Look something up."""
+    ctx.deps.enter(ctx)
     ctx.deps.do(ctx, f"look {what}")
     await checkpoint()
     return f"{what} are fine"
@@ -143,6 +163,7 @@ async def look(ctx: ToolContext[World], what: str) -> str:
 @tool(on_replay="reuse")
 async def charge(ctx: ToolContext[World], order: str) -> str:
     """Take the money."""
+    ctx.deps.enter(ctx)
     await checkpoint()
     ctx.deps.do(ctx, f"charge {order}")
     await checkpoint()
@@ -152,6 +173,7 @@ async def charge(ctx: ToolContext[World], order: str) -> str:
 @tool
 async def book(ctx: ToolContext[World], seat: str) -> str:
     """Hold a seat, then book it when somebody agrees."""
+    ctx.deps.enter(ctx)
 
     async def hold() -> str:
         await checkpoint()
@@ -167,6 +189,7 @@ async def book(ctx: ToolContext[World], seat: str) -> str:
 @tool
 async def publish(ctx: ToolContext[World], what: str) -> str:
     """Publish when somebody agrees."""
+    ctx.deps.enter(ctx)
     answer = await ctx.ask(f"Publish {what}?", kind="approval")
     ctx.deps.do(ctx, f"publish {what} {answer.data}")
     return "published"
@@ -202,6 +225,12 @@ class Host:
     store: Store
     policy: ResumePolicy
     outcome: Outcome = "retry"
+    run_id: str = RUN
+    yes: str = "yes"
+    """What it says to a question."""
+    force: bool = False
+    """Whether it takes the run from whoever has it."""
+    clock: Clock = field(default_factory=VirtualClock)
 
     def options(self) -> dict[str, Any]:
         async def on_pending(request: Request) -> None:
@@ -216,19 +245,28 @@ class Host:
             "model": Counting(MockModel(SCRIPT, tokens=TOKENS), self.world),
             "resume_policy": self.policy,
             "on_pending": on_pending,
-            "clock": VirtualClock(),
+            "clock": self.clock,
         }
+
+    async def open(self) -> Runtime[str]:
+        """Find the run."""
+        return await Runtime.open(LEAD, self.run_id, **self.options())
+
+    async def start(self) -> TaskResult[str]:
+        """Start the run, and leave it where it stops."""
+        return await Runtime(LEAD, run_id=self.run_id, **self.options()).run("sell")
 
     async def run(self) -> TaskResult[str]:
         """Start the run or find it, and do what it waits for until it is done."""
         try:
-            runtime = await Runtime.open(LEAD, RUN, **self.options())
+            runtime = await self.open()
         except RunNotFound:
-            runtime = Runtime(LEAD, run_id=RUN, **self.options())
+            runtime = Runtime(LEAD, run_id=self.run_id, **self.options())
             result = await runtime.run("sell")
         else:
-            await self.redeliver(runtime)
-            result = await runtime.recover()
+            if not self.force:
+                await self.redeliver(runtime)
+            result = await runtime.recover(force=self.force)
         for _ in range(30):
             if result.status == "done":
                 return result
@@ -264,17 +302,23 @@ class Host:
             if self.outcome == "succeeded":
                 data["output"] = "held 12a" if "once" in request.data else "charged"
             return Answer(id=request.id, ok=True, data=data)
-        return Answer(id=request.id, ok=True, data="yes", by="ann")
+        return Answer(id=request.id, ok=True, data=self.yes, by="ann")
 
 
-async def facts_of(store: Store) -> list[f.Fact]:
+async def facts_of(store: Store, run_id: str = RUN) -> list[f.Fact]:
     """The whole journal."""
-    return [fact for rec in await store.read(RUN) for fact in decode(RUN, rec)[1]]
+    return [fact for rec in await store.read(run_id) for fact in decode(run_id, rec)[1]]
 
 
 def tool_of(asked: f.CallAsked) -> str:
     """The tool of the call that asks."""
     return str(json.loads(asked.question.data)["call"]["tool"])
+
+
+def check_entries(world: World, facts: list[f.Fact]) -> None:
+    """No tool is entered that is not in the journal as entered, once for each time."""
+    recorded = Counter(x.handle for x in facts if isinstance(x, f.CallEntered))
+    assert not Counter(world.entered) - recorded, (world.entered, recorded)
 
 
 def check(world: World, result: TaskResult[str], facts: list[f.Fact], calm: list[f.Fact]) -> None:
@@ -285,6 +329,7 @@ def check(world: World, result: TaskResult[str], facts: list[f.Fact], calm: list
     for handle, what, key in world.effects:
         keys.setdefault((handle, what), set()).add(key)
     assert all(len(found) == 1 for found in keys.values()), keys
+    check_entries(world, facts)
     asked = [x for x in facts if isinstance(x, f.CallAsked)]
     doubts = [x for x in asked if x.question.kind == "in_doubt"]
     for what, once in (("charge A1", None), ("hold 12a", "hold")):

@@ -71,7 +71,8 @@ def step_of(loop: str) -> int:
 
 def deaths(appends: int, places: int, *, step: int = 1) -> Iterator[Death]:
     """Every death of a run of so many appends and places, or each `step`-th of a kind."""
-    for when, last in (("before", appends), ("after", appends), ("at", places)):
+    kinds: tuple[tuple[When, int], ...] = (("before", appends), ("after", appends), ("at", places))
+    for when, last in kinds:
         for number in range(1, last + 1, step):
             yield Death(when, number)
 

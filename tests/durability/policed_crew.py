@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from anyio.lowlevel import checkpoint
 from pydantic import BaseModel
-from tests.durability.crew import Counting, Outcome, World
+from tests.durability.crew import Counting, Outcome, World, check_entries
 
 from overt import (
     Agent,
@@ -43,6 +43,7 @@ from overt import (
     UserMessage,
     tool,
 )
+from overt.clock import Clock
 from overt.core import facts as f
 from overt.errors import AlreadyAnswered, RunNotFound
 from overt.stores import Store
@@ -90,6 +91,7 @@ SCRIPT: Script = {
 @tool
 async def look(ctx: ToolContext[World], what: str) -> str:
     """Look something up."""
+    ctx.deps.enter(ctx)
     ctx.deps.do(ctx, f"look {what}")
     await checkpoint()
     return f"{what} are fine"
@@ -98,6 +100,7 @@ async def look(ctx: ToolContext[World], what: str) -> str:
 @tool(on_replay="reuse")
 async def charge(ctx: ToolContext[World], order: str) -> str:
     """Take the money."""
+    ctx.deps.enter(ctx)
     await checkpoint()
     ctx.deps.do(ctx, f"charge {order}")
     await checkpoint()
@@ -107,6 +110,7 @@ async def charge(ctx: ToolContext[World], order: str) -> str:
 @tool(on_replay="reuse")
 async def refund(ctx: ToolContext[World], order: str, amount: int) -> str:
     """Give money back."""
+    ctx.deps.enter(ctx)
     await checkpoint()
     ctx.deps.do(ctx, f"refund {order} {amount}")
     return "refunded"
@@ -115,6 +119,7 @@ async def refund(ctx: ToolContext[World], order: str, amount: int) -> str:
 @tool
 async def wipe(ctx: ToolContext[World], what: str) -> str:
     """Delete everything."""
+    ctx.deps.enter(ctx)
     ctx.deps.do(ctx, f"wipe {what}")
     return "gone"
 
@@ -122,6 +127,7 @@ async def wipe(ctx: ToolContext[World], what: str) -> str:
 @tool
 async def letter(ctx: ToolContext[World], to: str) -> str:
     """Write a letter, and send it when somebody agrees."""
+    ctx.deps.enter(ctx)
 
     async def draft() -> str:
         await checkpoint()
@@ -240,6 +246,10 @@ class Host:
     """Whether a crash is recovered from by a replay."""
     streams: bool = False
     """Whether it reads along."""
+    run_id: str = RUN
+    force: bool = False
+    """Whether it takes the run from whoever has it."""
+    clock: Clock = field(default_factory=VirtualClock)
 
     def options(self) -> dict[str, Any]:
         HERE.set(self.world)
@@ -269,15 +279,19 @@ class Host:
             "model": Counting(MockModel(SCRIPT, tokens=TOKENS), self.world),
             "resume_policy": policy,
             "on_limit": ask_for_more,
-            "clock": VirtualClock(),
+            "clock": self.clock,
         }
+
+    async def open(self) -> Runtime[Report]:
+        """Find the run."""
+        return await Runtime.open(COORDINATOR, self.run_id, **self.options())
 
     async def run(self) -> tuple[TaskResult[Report], Runtime[Report]]:
         """Start the run or find it, and answer what it asks until it is done."""
         try:
-            runtime = await Runtime.open(COORDINATOR, RUN, **self.options())
+            runtime = await self.open()
         except RunNotFound:
-            runtime = Runtime(COORDINATOR, run_id=RUN, **self.options())
+            runtime = Runtime(COORDINATOR, run_id=self.run_id, **self.options())
             result = await self._start(runtime)
         else:
             result = await self._recover(runtime)
@@ -298,7 +312,7 @@ class Host:
         policy = ResumePolicy.REWIND if self.rewinds else None
         if self.streams:
             return await self._read(runtime.stream(policy=policy))
-        return await runtime.recover(policy=policy)
+        return await runtime.recover(policy=policy, force=self.force)
 
     async def _resume(self, runtime: Runtime[Report], answers: list[Answer[Any]]) -> TaskResult[Report]:
         return await (self._read(runtime.stream(answer=answers)) if self.streams else runtime.resume(answers))
@@ -308,7 +322,8 @@ class Host:
             return await stream.result()
 
     def answer(self, request: Request) -> Answer[Any]:
-        self.world.answered[request.id] = Answer(id=request.id, ok=True)
+        known = self.world.answered[request.id] = Answer(id=request.id, ok=True)
+        self.world.note("answer", known.model_dump_json())
         data: object = None
         if request.kind == "in_doubt":
             output = "Dear ann" if "once" in request.data else "as it was"
@@ -385,6 +400,7 @@ def check(
     assert result.output == Report(count=3)
     assert result.text == '{"count":3}'
     _check_effects(world, facts)
+    check_entries(world, facts)
     _check_questions(world, facts, quiet, budgets=not replayed)
     # The gate: a round is judged once, whatever the verifier was asked again for.
     assert [(v.number, v.ok, v.reason) for v in result.verdicts] == [
