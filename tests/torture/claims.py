@@ -68,4 +68,7 @@ async def _refused(host: Host, pid: int) -> None:
     assert (conflict.value.owner or "").startswith(f"{pid}-"), conflict.value.owner
     assert conflict.value.until is not None
     after = await host.store.info(host.run_id)
-    assert (after.owner, after.epoch, after.until) == (before.owner, before.epoch, before.until)
+    assert (after.owner, after.epoch, after.until) == (before.owner, before.epoch, before.until), (
+        before,
+        after,
+    )

@@ -12,6 +12,8 @@ from tests.torture.kills import check_missed
 from tests.torture.stores import open_store
 from tests.torture.worker import Job, Spot
 
+LOSSES = ("AlreadyAnswered", "RunConflict", "RunExists", "UsageError")
+
 
 def _endings(spot: Spot, calm: Calm) -> tuple[str, ...]:
     """How a process can end that has lost its run there."""

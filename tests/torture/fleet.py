@@ -11,7 +11,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -90,7 +90,9 @@ class Process(Generic[JobT]):
 
     async def ended(self) -> int:
         """Wait for its end and return its exit code, negative for a signal."""
-        await run_sync(self._process.join)
+        # Only this thread asks for the exit code: whoever came second would be told that there is none.
+        await run_sync(wait, [self._process.sentinel])
+        self._process.join()
         code = self._process.exitcode
         assert code is not None
         return code

@@ -25,7 +25,8 @@ def check_missed(spot: Spot, calm: Calm, said: Said) -> None:
     """Check a process that came to its end and never to this spot.
 
     Raises:
-        AssertionError: It should have: what happens at once may come in fewer appends another time, not in fewer places.
+        AssertionError: It should have. What happens at once may come in fewer appends another time, not in fewer
+            places.
     """
     assert said.text == "done", said
     assert spot.place.endswith(" append"), f"never came to {spot}"

@@ -159,7 +159,7 @@ HELD = (
 
 async def _chaos(ground: Ground) -> AsyncIterator[Trial]:
     """Strike a crowd down at any moment."""
-    for seed in range(ground.seed, ground.seed + 12 * ground.rounds):
+    for seed in range(ground.seed, ground.seed + 6 * ground.rounds):
         chance = random.Random(seed)
         cases = [ground.run(chance.choice(ground.cases), f"chaos-{seed}-{n}") for n in range(6)]
         act = partial(survived, cases, ground.url, ground.folder, seed=seed)
