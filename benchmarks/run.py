@@ -27,6 +27,7 @@ MEASURES: list[tuple[str, str, dict[str, str]]] = [
     ("crowd-thinking", "benchmarks.crowd", {"THINK": "0.05"}),
     ("park", "benchmarks.park", {}),
     ("disk", "benchmarks.disk", {}),
+    ("fleet", "benchmarks.fleet", {}),
     ("imports", "benchmarks.imports", {}),
 ]
 HEAD = ("measure", "value", "floor", "ratio", "no gc", "target", "")

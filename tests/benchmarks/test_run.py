@@ -40,6 +40,14 @@ ROWS = {
         "  CPU of it",
         "fsync of a 4 KiB append",
     },
+    "fleet": {
+        "open and resume one of 10,000 parked runs",
+        "  beside 10,000 finished runs",
+        "  oldest five of its open requests",
+        "  file, a parked run",
+        "parked runtime in memory",
+        "bytes that turn 500 appends",
+    },
     "imports": {"import overt", "import overt, CPU", "distributions of a bare install"},
 }
 # Where a number means something without a disk or a machine beside it.

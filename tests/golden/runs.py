@@ -106,6 +106,20 @@ async def _cut_off(store: Store) -> None:
         pass
 
 
+async def _cut_off_continue(store: Store) -> None:
+    """The process dies inside a child's tool, right after its `once` block."""
+    runtime = Runtime(
+        CLERK,
+        run_id="cut_off_continue",
+        resume_policy=ResumePolicy.CONTINUE,
+        **options(CrashingStore(store, crash_at=9)),
+    )
+    try:
+        await runtime.run("tea, please")
+    except* Crashed:
+        pass
+
+
 async def _failed(store: Store) -> None:
     model = MockModel({"clerk": [call("price", item="tea"), ConnectionError("no line")]})
     await CLERK.run("tea, please", run_id="failed", **options(store) | {"model": model})
@@ -118,6 +132,13 @@ async def _incomplete(store: Store) -> None:
 
 async def _finished(store: Store) -> None:
     runtime = Runtime(CLERK, run_id="finished", **options(store))
+    await runtime.resume(yes(await runtime.run("tea, please")))
+
+
+async def _finished_continue(store: Store) -> None:
+    runtime = Runtime(
+        CLERK, run_id="finished_continue", resume_policy=ResumePolicy.CONTINUE, **options(store)
+    )
     await runtime.resume(yes(await runtime.run("tea, please")))
 
 
@@ -136,9 +157,11 @@ RUNS = {
     "rewind_parked": Run(_rewind_parked, "bought", 800),
     "continue_parked": Run(_continue_parked, "bought", 500),
     "cut_off": Run(_cut_off, "bought", 800),
+    "cut_off_continue": Run(_cut_off_continue, "bought", 500),
     "failed": Run(_failed, "bought", 800),
     "incomplete": Run(_incomplete, "bought", 600),
     "finished": Run(_finished, "bought", 800),
+    "finished_continue": Run(_finished_continue, "bought", 500),
     "verbs": Run(_verbs, "bought", 1100),
     # Questions about calls in the first, second and third turn: 100, 200 again after a rewind, 400 at the third, of
     # which the scribe's are 100; then 400 again, the scribe's child being found.

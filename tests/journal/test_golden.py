@@ -15,6 +15,7 @@ from overt import Budget, Runtime, TaskResult
 from overt.core import facts as f
 from overt.errors import UnsupportedSchema
 from overt.journal.codec import SCHEMA, decode, encode
+from overt.journal.listing import run_status
 from overt.journal.record import Record
 from overt.journal.store import Owner
 from overt.stores import MemoryStore, SQLiteStore, Store
@@ -60,6 +61,22 @@ async def stored(path: Path, store: Store, *, run_id: str | None = None) -> Stor
 def test_there_is_a_journal_of_each_kind() -> None:
     for name in RUNS:
         assert FOLDER / f"v{SCHEMA}_{name}.jsonl" in PATHS, "python -m tools.golden writes it"
+
+
+@pytest.mark.parametrize("policy", ["rewind", "continue"])
+@pytest.mark.parametrize("stands", ["pending", "running", "done"])
+@pytest.mark.parametrize("schema", range(1, SCHEMA + 1))
+def test_there_is_one_of_each_policy_parked_crashed_and_finished(
+    schema: int, stands: str, policy: str
+) -> None:
+    found = [
+        path
+        for path in PATHS
+        if path.stem.startswith(f"v{schema}_")
+        for tree in [fold([decode("run", rec) for rec in records(path)])]
+        if (tree.policy, run_status(tree)) == (policy, stands)
+    ]
+    assert found
 
 
 def test_every_fact_that_is_easy_to_come_by_is_in_one() -> None:

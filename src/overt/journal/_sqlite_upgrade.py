@@ -28,6 +28,7 @@ LISTS = (
     """,
     "CREATE TABLE meta (key TEXT NOT NULL PRIMARY KEY, value INTEGER NOT NULL)",
     "CREATE INDEX runs_by_status ON runs (status)",
+    "CREATE INDEX requests_by_time ON requests (asked_at, request)",
 )
 
 _TIMES = """

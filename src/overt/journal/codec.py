@@ -1,13 +1,18 @@
 """Facts as JSON text and back.
 
-A record is `{"v": 1, "at": microseconds, "facts": [...]}`. A fact is an object with its `kind`; fields that have
-their default are left out, and so is `handle` where it is the one of the fact before. Field names are the ones in
-`overt.core.facts`, which is therefore the description of the format.
+A record is `{"v": 2, "sum": checksum, "at": microseconds, "facts": [...]}`. The checksum is the CRC-32 of what stands
+behind it, as eight hex digits, so that a byte that was changed is not taken for what happened. `v` is the schema of all
+facts of the record; records of an earlier one are brought to the present one when they are read
+(`overt.journal.upcasts`). A fact is an object with its `kind`; fields that have their default are left out, and so is
+`handle` where it is the one of the fact before. Field names are the ones in `overt.core.facts`, which is therefore the
+description of the format.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -16,11 +21,15 @@ from pydantic_core import from_json, to_json
 from overt.core import facts as f
 from overt.errors import JournalCorrupt, UnsupportedSchema
 from overt.journal.record import Record
+from overt.journal.upcasts import UPCASTS, upcast
 
-__all__ = ("SCHEMA", "decode", "encode", "plain_fields", "record")
+__all__ = ("SCHEMA", "decode", "encode", "plain_fields", "record", "seal")
 
-SCHEMA = 1
-"""Version of the records written. History: 1, the first."""
+SCHEMA = 2
+"""Version of the records written. History: 1, the first; 2, records with a checksum."""
+
+CHECKED = 2
+"""The first schema whose records have a checksum."""
 
 _KIND = {cls: kind for kind, cls in f.FACTS.items()}
 _MISSING = object()
@@ -70,11 +79,16 @@ def encode(at: int, facts: Sequence[f.Fact]) -> str:
         elif here is not None:
             handle = here
         rows.append(row)
-    text = to_json({"v": SCHEMA, "at": at, "facts": rows}).decode()
-    if "NaN" in text or "Infinity" in text:
+    data = to_json({"at": at, "facts": rows})
+    if b"NaN" in data or b"Infinity" in data:
         # Either a text says so, or a number is none; the strict encoder refuses the number.
-        return _strict({"v": SCHEMA, "at": at, "facts": rows})
-    return text
+        data = _strict({"at": at, "facts": rows}).encode()
+    return seal(data, version=SCHEMA)
+
+
+def seal(data: bytes, *, version: int) -> str:
+    """Return the text of a record: its JSON object, with schema and checksum put in front."""
+    return f'{{"v":{version},"sum":"{zlib.crc32(data):08x}",{data[1:].decode()}'
 
 
 _WHOLE = {
@@ -140,11 +154,26 @@ _NESTED: dict[type, dict[str, Callable[[Any], Any]]] = {
 }
 
 
+_SUM = re.compile(r'\{"v":\d+,"sum":"([0-9a-f]{8})",')
+
+
+def _check_sum(text: str, where: str) -> None:
+    found = _SUM.match(text)
+    if found is None:
+        raise JournalCorrupt(f"{where}: the record has no checksum where it should begin with one")
+    data = b"{" + text[found.end() :].encode("utf-8", "surrogatepass")
+    if zlib.crc32(data) != int(found[1], 16):
+        raise JournalCorrupt(
+            f"{where}: the record is not as it was written: its checksum is {zlib.crc32(data):08x} and should be "
+            f"{found[1]}. Restore it from a backup"
+        )
+
+
 def decode(run_id: str, rec: Record) -> tuple[int, list[f.Fact]]:
-    """Return time (microseconds since 1970) and facts of a record.
+    """Return time (microseconds since 1970) and facts of a record, of this schema or an earlier one.
 
     Raises:
-        JournalCorrupt: The record is damaged; names run and position.
+        JournalCorrupt: The record is damaged; names run, position and the kind of the fact.
         UnsupportedSchema: A newer release wrote it.
     """
     where = f"run {run_id}, position {rec.position}"
@@ -153,17 +182,18 @@ def decode(run_id: str, rec: Record) -> tuple[int, list[f.Fact]]:
         version = row["v"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise JournalCorrupt(f"{where}: the record is no journal record ({type(error).__name__})") from error
-    if type(version) is not int or version < 1:
-        raise JournalCorrupt(f"{where}: the record has schema {version!r}, which no release has written")
-    if version > SCHEMA:
-        raise UnsupportedSchema(
-            f"{where}: the record has schema {version!r}, this release reads up to {SCHEMA}; use a newer overt"
-        )
+    if type(version) is int and CHECKED <= version <= SCHEMA:
+        _check_sum(rec.text, where)
+    if version != SCHEMA or type(version) is not int:
+        row = _of_this_schema(where, row, version)
     facts: list[f.Fact] = []
     handle: str | None = None
+    kind: Any = None
     try:
         for fields in row["facts"]:
-            cls = f.FACTS[fields.pop("kind")]
+            kind = None
+            kind = fields.pop("kind")
+            cls = f.FACTS[kind]
             if "handle" in cls._fields:
                 handle = fields.setdefault("handle", handle)
                 if handle is None:
@@ -174,14 +204,35 @@ def decode(run_id: str, rec: Record) -> tuple[int, list[f.Fact]]:
             fact = cls(**fields)
             _check(fact)
             facts.append(fact)
+        kind = None
         at = row["at"]
         if type(at) is not int:
             raise TypeError(f"at is {at!r}")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise JournalCorrupt(f"{where}: a fact cannot be read ({type(error).__name__}: {error})") from error
+        what = "a fact" if kind is None else f"a fact of kind {kind!r:.80}"
+        if isinstance(kind, str) and kind not in f.FACTS:
+            raise JournalCorrupt(f"{where}: {what} cannot be read: there is no such kind") from error
+        raise JournalCorrupt(f"{where}: {what} cannot be read ({type(error).__name__}: {error})") from error
     if len(facts) != rec.count:
         raise JournalCorrupt(f"{where}: the record holds {len(facts)} facts, the store says {rec.count}")
     return at, facts
+
+
+def _of_this_schema(where: str, row: dict[str, Any], version: object) -> dict[str, Any]:
+    """Bring a record of another schema to this one."""
+    if type(version) is not int or version < min(UPCASTS, default=SCHEMA):
+        raise JournalCorrupt(f"{where}: the record has schema {version!r}, which no release has written")
+    if version > SCHEMA:
+        raise UnsupportedSchema(
+            f"{where}: the record has schema {version!r}, this release reads up to {SCHEMA}; use a newer overt"
+        )
+    try:
+        return upcast(row, to=SCHEMA, upcasts=UPCASTS)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise JournalCorrupt(
+            f"{where}: the record of schema {version} cannot be brought to schema {SCHEMA} "
+            f"({type(error).__name__}: {error})"
+        ) from error
 
 
 def _encode_payload(payload: object) -> str:

@@ -432,6 +432,13 @@ def _journal(
     """Return the head's position and the rows from the one that holds fact `after + 1`, or the last one, on."""
     head = connection.execute("SELECT position FROM runs WHERE run_id = ?", (run_id,)).fetchone()
     if head is None:
+        if (
+            connection.execute("SELECT 1 FROM journal WHERE run_id = ? LIMIT 1", (run_id,)).fetchone()
+            is not None
+        ):
+            raise JournalCorrupt(
+                f"{path}: run {run_id!r} has a journal from position 1 on, and its head is missing"
+            )
         raise not_found(run_id, path)
     # As bytes, so that a text that is no UTF-8 is found here and can be named.
     cursor = connection.execute(
