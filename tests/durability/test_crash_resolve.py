@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 from tests.durability.crew import facts_of
-from tests.durability.test_crash_everywhere import When, is_crash
+from tests.durability.deaths import is_crash
 from tests.suspend_kit import first, tools_said, yes
 
 from overt import (
@@ -34,6 +34,7 @@ from overt.testing.crashing import CrashingStore
 
 pytestmark = pytest.mark.anyio
 RUN = "run"
+When = Literal["before", "after"]
 WHENS: tuple[When, ...] = ("before", "after")
 policies = pytest.mark.parametrize("policy", list(ResumePolicy))
 SCRIPT: Script = {

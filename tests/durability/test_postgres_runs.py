@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from tests.durability.crew import RUN, Host, World, check, facts_of
-from tests.durability.test_crash_everywhere import When, calm, is_crash
+from tests.durability.deaths import is_crash
+from tests.durability.test_crash_everywhere import calm
 from tests.postgres import Place
 from tools.postgres import Server
 
@@ -17,8 +20,11 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("policy", list(ResumePolicy))
-async def test_a_crash_at_every_append(policy: ResumePolicy, when: When, postgres: Place) -> None:
-    _, quiet, appends = await calm(policy)
+async def test_a_crash_at_every_append(
+    policy: ResumePolicy, when: Literal["before", "after"], postgres: Place
+) -> None:
+    undisturbed = await calm(policy)
+    quiet, appends = undisturbed.facts, undisturbed.appends
     first, second = postgres.store(), postgres.store()
     # How many appends there are depends on what arrives while one is under way.
     for at in range(1, 2 * appends):
