@@ -13,9 +13,9 @@ from tests.golden.runs import RUNS, yes
 
 from overt import Budget, Runtime, TaskResult
 from overt.core import facts as f
-from overt.driver.tenure import run_status
 from overt.errors import UnsupportedSchema
 from overt.journal.codec import SCHEMA, decode, encode
+from overt.journal.listing import run_status
 from overt.journal.record import Record
 from overt.journal.store import Owner
 from overt.stores import MemoryStore, SQLiteStore, Store

@@ -81,7 +81,13 @@ class RunInfo:
     """Id of the driver that holds the claim, or `None`."""
     until: datetime | None = None
     status: str = ""
-    """The status the last append wrote down, for lists; the journal is the truth."""
+    """How the run stood when the last append wrote it down, for lists; the journal is the truth.
+
+    `running`: something runs, or did when its driver died. `pending`: it waits for answers. `ready`: an expiry has
+    answered for somebody, and what follows has not run. `cut_off`: its host was cancelled. `done`, `error`,
+    `incomplete`, `interrupted`, `closed`: that of the entry handle's result. `idle`: no handle has had work. Empty: it
+    has only been created.
+    """
     agent: str = ""
     """Name of the entry agent."""
     created: datetime
