@@ -1,0 +1,132 @@
+"""What the tests of operations share: agents that ask, runs that are parked, cut off or under way, and damage."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from overt import Agent, Answer, Options, Runtime, TaskResult, ToolContext, tool
+from overt.core import facts as f
+from overt.journal.codec import decode
+from overt.journal.record import Record
+from overt.journal.store import Change, Owner
+from overt.stores import Store
+from overt.testing import MockModel, Script, VirtualClock, call, say
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+GONE = Owner(id="gone")
+
+
+@tool
+async def look(what: str) -> str:
+    """Look something up."""
+    return f"{what} is fine"
+
+
+@tool
+async def ask(ctx: ToolContext[Any], what: str, hours: float = 0, kind: str = "approval") -> str:
+    """Ask, with a time to answer by."""
+    until = START + hours * HOUR if hours else None
+    answer = await ctx.ask(f"{what}?", kind=kind, expires_at=until)
+    return f"{what}: {'yes' if answer.ok else answer.reason}"
+
+
+def clerk(*script: Any, name: str = "clerk") -> Agent[None, str]:
+    """An agent that looks something up, asks, and says how it went; or does what the script says."""
+    steps: Script = list(script) or [call("look", what="tea"), call("ask", what="Buy tea"), say("bought")]
+    return Agent(name, does="Buys.", tools=[look, ask], model=MockModel(steps))
+
+
+def asking(**arguments: Any) -> Agent[None, str]:
+    """An agent that asks at once."""
+    return clerk(call("ask", **arguments), say("done"))
+
+
+BUYER_ASKS: Script = {
+    "chief": [call("look", what="prices"), call("task", agent="buyer", prompt="buy"), say("all done")],
+    "buyer": [call("look", what="shelves"), call("ask", what="Buy", hours=1), say("bought")],
+}
+
+
+def chief() -> Agent[None, str]:
+    """An agent whose buyer asks, for an hour."""
+    buyer = Agent("buyer", does="Buys.", tools=[look, ask])
+    return Agent("chief", does="Leads.", tools=[look], team=[buyer], model=MockModel(BUYER_ASKS))
+
+
+def options(store: Store, run_id: str, clock: VirtualClock | None = None) -> Options[None]:
+    return {"store": store, "run_id": run_id, "clock": clock or VirtualClock(START)}
+
+
+async def park(store: Store, run_id: str, agent: Agent[None, str], **more: Any) -> TaskResult[str]:
+    """Run it to its first question."""
+    result, _ = await agent.run("go", **{**options(store, run_id), **more})
+    assert result.status == "pending", result
+    return result
+
+
+async def answer(store: Store, run_id: str, agent: Agent[None, str], *, ok: bool = True) -> TaskResult[str]:
+    """Answer the first request of a parked run."""
+    runtime = await Runtime.open(agent, run_id, store=store, clock=VirtualClock(START))
+    return await runtime.resume(Answer(id=runtime.pendings()[0].id, ok=ok, by="ann"))
+
+
+async def facts_of(store: Store, run_id: str) -> list[f.Fact]:
+    """The whole journal."""
+    return [fact for rec in await store.read(run_id) for fact in decode(run_id, rec)[1]]
+
+
+async def copy(
+    store: Store,
+    run_id: str,
+    into: Store,
+    *,
+    change: Callable[[list[Record]], list[Record]] = list,
+    status: str | None = None,
+) -> None:
+    """Write a run into a store row by row, changed, with the rows of its lists as they are."""
+    info = await store.info(run_id)
+    records = change(list(await store.read(run_id)))
+    claim = await into.create(
+        run_id, records, agent=info.agent, owner=GONE, now=info.created, until=info.created + HOUR
+    )
+    listed = tuple(await store.open_requests(run_id=run_id))
+    new = Change(status=info.status if status is None else status, at=info.updated, asked=listed)
+    await into.append(run_id, (), after=records[-1].last, epoch=claim.epoch, change=new, release=True)
+
+
+async def damaged(store: Store, run_id: str, agent: Agent[None, str]) -> None:
+    """A parked run whose third record is none."""
+    from overt.stores import MemoryStore
+
+    whole = MemoryStore()
+    await park(whole, run_id, agent)
+
+    def spoil(records: list[Record]) -> list[Record]:
+        third = records[2]
+        return [*records[:2], Record(third.position, third.count, text="{"), *records[3:]]
+
+    await copy(whole, run_id, store, change=spoil)
+
+
+class Inside:
+    """A run whose tool calls `meanwhile` while it is inside."""
+
+    def __init__(self, meanwhile: Callable[[], Awaitable[object]]) -> None:
+        self.entered = 0
+
+        @tool
+        async def work() -> str:
+            """Work."""
+            self.entered += 1
+            await meanwhile()
+            return "worked"
+
+        self.agent: Agent[None, str] = Agent(
+            "worker",
+            does="Works.",
+            tools=[work, ask],
+            model=MockModel([call("work"), call("ask", what="Go on"), say("done")]),
+        )
