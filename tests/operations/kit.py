@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from overt import Agent, Answer, Options, Runtime, TaskResult, ToolContext, tool
 from overt.core import facts as f
+from overt.errors import StoreError
 from overt.journal.codec import decode
+from overt.journal.listing import open_requests_of, run_status
+from overt.journal.loading import folded
 from overt.journal.record import Record
 from overt.journal.store import Change, Owner
-from overt.stores import Store
+from overt.stores import MemoryStore, Store
 from overt.testing import MockModel, Script, VirtualClock, call, say
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -79,28 +83,24 @@ async def facts_of(store: Store, run_id: str) -> list[f.Fact]:
 
 
 async def copy(
-    store: Store,
-    run_id: str,
-    into: Store,
-    *,
-    change: Callable[[list[Record]], list[Record]] = list,
-    status: str | None = None,
+    store: Store, run_id: str, into: Store, *, change: Callable[[list[Record]], list[Record]] = list
 ) -> None:
-    """Write a run into a store row by row, changed, with the rows of its lists as they are."""
+    """Write a run into a store, changed, and nobody drives it; the lists follow the journal, where it can be read."""
     info = await store.info(run_id)
     records = change(list(await store.read(run_id)))
+    status, listed = info.status, tuple(await store.open_requests(run_id=run_id))
+    with suppress(StoreError):
+        tree, _ = folded(run_id, records)
+        status, listed = run_status(tree), tuple(open_requests_of(tree))
     claim = await into.create(
         run_id, records, agent=info.agent, owner=GONE, now=info.created, until=info.created + HOUR
     )
-    listed = tuple(await store.open_requests(run_id=run_id))
-    new = Change(status=info.status if status is None else status, at=info.updated, asked=listed)
+    new = Change(status=status, at=info.updated, asked=listed)
     await into.append(run_id, (), after=records[-1].last, epoch=claim.epoch, change=new, release=True)
 
 
 async def damaged(store: Store, run_id: str, agent: Agent[None, str]) -> None:
     """A parked run whose third record is none."""
-    from overt.stores import MemoryStore
-
     whole = MemoryStore()
     await park(whole, run_id, agent)
 

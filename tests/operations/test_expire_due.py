@@ -213,7 +213,7 @@ async def test_a_run_whose_driver_died(store: Store) -> None:
     whole = MemoryStore()
     agent = at_work(checkpoint)
     await park(whole, "run", agent)
-    await copy(whole, "run", store, change=lambda records: records[:-1], status="running")
+    await copy(whole, "run", store, change=lambda records: records[:-1])
     assert await store.expire_due(LATER) == ("run",)
     facts = await facts_of(store, "run")
     assert [type(x) for x in facts[-2:]] == [f.DriverLost, f.AnswerGiven]
