@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,8 +15,9 @@ from overt.journal.listing import open_requests_of, run_status
 from overt.journal.loading import folded
 from overt.journal.record import Record
 from overt.journal.store import Change, Owner
-from overt.stores import MemoryStore, Store
+from overt.stores import MemoryStore, Store, StoreWrapper
 from overt.testing import MockModel, Script, VirtualClock, call, say
+from overt.testing.crashing import Crashed
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -130,3 +131,29 @@ class Inside:
             tools=[work, ask],
             model=MockModel([call("work"), call("ask", what="Go on"), say("done")]),
         )
+
+
+class Mortal(StoreWrapper):
+    """A store whose process dies when it is told to, and leaves its claims behind."""
+
+    dead = False
+
+    async def die(self) -> None:
+        self.dead = True
+        await self.renew("", epoch=0, until=START)
+
+    async def append(self, run_id: str, records: Sequence[Record], **more: Any) -> str | None:
+        self._check()
+        return await super().append(run_id, records, **more)
+
+    async def renew(self, run_id: str, **more: Any) -> str | None:
+        self._check()
+        return await super().renew(run_id, **more)
+
+    async def release(self, run_id: str, **more: Any) -> None:
+        self._check()
+        await super().release(run_id, **more)
+
+    def _check(self) -> None:
+        if self.dead:
+            raise Crashed("the process died")
