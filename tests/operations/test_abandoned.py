@@ -102,8 +102,10 @@ async def test_one_that_parked_and_had_not_told_of_it(store: Store) -> None:
         told.append(request.prompt)
 
     dying = Mortal(store)
+    given = options(dying, "run")
+    given["on_pending"] = dies
     try:
-        await clerk().run("go", **options(dying, "run"), on_pending=dies)
+        await clerk().run("go", **given)
     except* Crashed:
         pass
     assert (await store.info("run")).status == "pending"

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from overt.errors import JournalCorrupt
 from overt.journal._checks import claim_conflict, not_found
 from overt.journal.reports import Damage
 from overt.journal.store import OpenRequest, Owner, RunInfo
@@ -65,19 +66,22 @@ def info(connection: sqlite3.Connection, run_id: str, path: Path) -> RunInfo:
 
 def _info(row: tuple[Any, ...]) -> RunInfo:
     run_id, position, epoch, until, status, agent, created, updated, interrupt, *owner = row
-    return RunInfo(
-        run_id=run_id,
-        position=position,
-        epoch=epoch,
-        owner=owner[0],
-        holder=_owner(*owner),
-        until=moment(until),
-        status=status,
-        agent=agent,
-        created=_ZERO + created * _MICROSECOND,
-        updated=_ZERO + updated * _MICROSECOND,
-        interrupt=interrupt,
-    )
+    try:
+        return RunInfo(
+            run_id=run_id,
+            position=position,
+            epoch=epoch,
+            owner=owner[0],
+            holder=_owner(*owner),
+            until=moment(until),
+            status=status,
+            agent=agent,
+            created=_ZERO + created * _MICROSECOND,
+            updated=_ZERO + updated * _MICROSECOND,
+            interrupt=interrupt,
+        )
+    except (TypeError, OverflowError) as error:
+        raise JournalCorrupt(f"run {run_id!r}: its head is damaged ({type(error).__name__})") from error
 
 
 def _owner(id: str | None, host: str, pid: int, started: str) -> Owner | None:
