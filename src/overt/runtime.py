@@ -344,7 +344,7 @@ class Runtime(Reading[OutputT]):
 
         The recorded events past `after` come first, then what happens; the stream ends with the result when the run
         comes to rest, at once where it is at rest. Of a run that has not begun it waits for the beginning. What another
-        process does is seen by opening the run there is.
+        process does is seen with `overt.operations.follow`.
 
         Args:
             after: A position, such as that of the last event that was read.

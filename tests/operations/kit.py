@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import anyio
+
 from overt import Agent, Answer, Options, Runtime, TaskResult, ToolContext, tool
 from overt.core import facts as f
 from overt.errors import StoreError
+from overt.events import Event
 from overt.journal.codec import decode
 from overt.journal.listing import open_requests_of, run_status
 from overt.journal.loading import folded
@@ -157,3 +160,26 @@ class Mortal(StoreWrapper):
     def _check(self) -> None:
         if self.dead:
             raise Crashed("the process died")
+
+
+class Reader:
+    """Reads events in a task of its own."""
+
+    def __init__(self, events: AsyncIterator[Event]) -> None:
+        self.events = events
+        self.seen: list[Event] = []
+        self._news = anyio.Event()
+
+    async def read(self) -> None:
+        async for event in self.events:
+            self.seen.append(event)
+            self._news.set()
+            self._news = anyio.Event()
+
+    async def until(self, kind: str) -> None:
+        """Wait until an event of a kind has come."""
+        while not self.has(kind):
+            await self._news.wait()
+
+    def has(self, kind: str) -> bool:
+        return any(event.kind == kind for event in self.seen)

@@ -10,7 +10,10 @@ from overt.core.tree import RequestState, Tree
 from overt.core.work import is_ready
 from overt.journal.store import Change, OpenRequest
 
-__all__ = ("change_of", "open_requests_of", "run_status")
+__all__ = ("UNFINISHED", "change_of", "open_requests_of", "run_status")
+
+UNFINISHED = ("", "idle", "running", "pending", "ready", "cut_off", "error", "incomplete")
+"""Statuses of runs that may still go on."""
 
 _Listed = f.CallAsked | f.WakeAsked | f.AnswerGiven | f.RequestCancelled
 """Facts that change the list of open requests."""
