@@ -34,8 +34,8 @@ from overt.options import Options, check_run, check_store
 
 __all__ = ("Stranded", "check", "follow")
 
-DepsT = TypeVar("DepsT", default=None)
-OutputT = TypeVar("OutputT", default=str)
+_DepsT = TypeVar("_DepsT", default=None)
+_OutputT = TypeVar("_OutputT", default=str)
 
 BREATH = 100
 """Events after which a reader that never has to wait lets others run."""
@@ -64,7 +64,7 @@ class Stranded:
 
 
 async def check(
-    agent: Agent[DepsT, OutputT], store: Store, /, **options: Unpack[Options[DepsT]]
+    agent: Agent[_DepsT, _OutputT], store: Store, /, **options: Unpack[Options[_DepsT]]
 ) -> tuple[Stranded, ...]:
     """List the runs that would be stranded if this code were deployed.
 
@@ -181,10 +181,13 @@ def follow(store: Store, run_id: str, *, after: int = 0, clock: Clock | None = N
         JournalCorrupt: The journal is damaged.
         UnsupportedSchema: A newer release wrote it.
     """
-    given: object = after
-    if not isinstance(given, int) or given < 0:
-        raise UsageError(f"after is a position in the journal, from 0, not {given!r}")
+    if not _is_position(after):
+        raise UsageError(f"after is a position in the journal, from 0, not {after!r}")
     return _Following(store, run_id, after, SystemClock() if clock is None else clock)
+
+
+def _is_position(given: object) -> bool:
+    return isinstance(given, int) and given >= 0
 
 
 class _Following(AsyncIterator[Event]):

@@ -3,8 +3,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import Final, Protocol, final, runtime_checkable
+from typing import Final, Literal, Protocol, final, runtime_checkable
 
+from overt import Request
 from overt import Store as Store
 
 class Record:
@@ -44,6 +45,7 @@ class RunInfo:
     position: int
     epoch: int
     owner: str | None = None
+    holder: Owner | None = None
     until: datetime | None = None
     status: str = ""
     agent: str = ""
@@ -250,3 +252,26 @@ class StoreWrapper(Store):
     async def delete(self, run_id: str, *, now: datetime, force: bool = False) -> None: ...
     async def wait(self, run_id: str, *, after: int, timeout: float | None = None) -> int: ...
     async def close(self) -> None: ...
+
+@dataclass(frozen=True, kw_only=True)
+class PendingRequest:
+    run_id: str
+    entry: str
+    agent: str
+    asked_at: datetime
+    request: Request
+
+@dataclass(frozen=True, kw_only=True)
+class Interruption:
+    run_id: str
+    outcome: Literal["interrupted", "asked", "at_rest"]
+    status: str
+    owner: str | None = None
+    until: datetime | None = None
+
+@dataclass(frozen=True, kw_only=True)
+class Damage:
+    run_id: str | None
+    position: int | None = None
+    what: str
+    repaired: bool = False
