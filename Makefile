@@ -17,6 +17,8 @@ export DISABLE_MKDOCS_2_WARNING := true
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV MYPYPATH
 
 JOBS ?= 2
+# Processes the tests are spread over; 0 runs them in one, as a debugger needs it.
+PYTEST_JOBS ?= auto
 OUTPUT := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 GATES := lint format imports contract stubtest mypy pyright verifytypes docs-build
 # mypy refuses a directory without Python in it.
@@ -56,7 +58,7 @@ wheel: $(DEV)
 	$(BIN)/python tools/check_wheel.py
 
 pytest: $(DEV)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal $(ARGS)
 
 lint: $(DEV)
 	$(BIN)/ruff check --quiet .

@@ -146,7 +146,7 @@ def test_text_that_does_not_fit_is_told_every_place(kind: Any, output: str, plac
         (list[int], ["1"], "[1]", "0: Input should be a valid integer"),
         (Colour, 3, '"red"', "Input should be "),
         (int, None, "3", "Input should be a valid integer"),
-        (Bang, 3, "3", "a validator failed: KeyError: 3"),
+        pytest.param(Bang, 3, "3", "a validator failed: KeyError: 3", id="Bang"),
     ],
     ids=str,
 )
@@ -168,7 +168,7 @@ def test_it_is_named_after_the_type() -> None:
     )
 
 
-@pytest.mark.parametrize("kind", [Iterator[int], "Nowhere", object()], ids=str)
+@pytest.mark.parametrize("kind", [Iterator[int], "Nowhere", pytest.param(object(), id="an object")], ids=str)
 def test_a_type_that_cannot_be_is_refused_where_it_is_declared(kind: Any) -> None:
     with pytest.raises(DefinitionError, match=r"^output_is: output_type .* cannot become a JSON schema"):
         output_is(kind)

@@ -193,7 +193,9 @@ async def test_ids_of_calls_that_name_nothing(ids: tuple[Any, Any]) -> None:
     assert all(m.call_id for m in tools)
 
 
-@pytest.mark.parametrize("arguments", [None, [1], "x", {"a": object()}, {1: 2}], ids=repr)
+@pytest.mark.parametrize(
+    "arguments", [None, [1], "x", pytest.param({"a": object()}, id="an object in it"), {1: 2}], ids=repr
+)
 async def test_arguments_that_are_no_object(arguments: Any) -> None:
     odd = ToolCall.model_construct(id="1", name="add", arguments=arguments)
 

@@ -14,12 +14,13 @@ from overt import Runtime, TaskResult
 from overt.core import facts as f
 from overt.errors import JournalCorrupt, UnsupportedSchema
 from overt.journal import codec
-from overt.journal.codec import SCHEMA, decode, encode
+from overt.journal.codec import CHECKED, SCHEMA, decode, encode, seal
 from overt.journal.loading import load
 from overt.journal.record import Record
 from overt.journal.store import Owner
 from overt.journal.upcasts import UPCASTS, Upcast, each, upcast
 from overt.stores import MemoryStore, SQLiteStore
+from overt.testing._store_checks import now_is
 
 # Schema 1 called a prompt `text`; schema 2 counted in milliseconds; schema 3 is what facts are made of.
 
@@ -45,7 +46,15 @@ def as_schema(version: int, text: str) -> str:
         for fact in row["facts"]:
             if fact["kind"] == "wake_started":
                 fact["text"] = fact.pop("prompt")
-    return json.dumps(row | {"v": version})
+    return sealed(row, version)
+
+
+def sealed(row: dict[str, Any], version: int) -> str:
+    """Write a record with the checksum that schemas from 2 on have."""
+    body = {key: value for key, value in row.items() if key not in ("v", "sum")}
+    if version < CHECKED:
+        return json.dumps({"v": version} | body)
+    return seal(json.dumps(body).encode(), version=version)
 
 
 @pytest.fixture
@@ -99,7 +108,7 @@ async def test_a_journal_of_several_schemas_reads_and_is_carried_on(path: Path, 
     store = SQLiteStore(tmp_path / "runs.db")
     owner = Owner(id="gone")
     claim = await store.create(name, mixed, agent=case.agent.name, owner=owner, now=START, until=START)
-    await store.append(name, (), after=mixed[-1].last, epoch=claim.epoch, status="", release=True)
+    await store.append(name, (), after=mixed[-1].last, epoch=claim.epoch, change=now_is(""), release=True)
     runtime: Runtime[Any] = await Runtime.open(case.agent, name, **case.options(store))
     seen = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))["result"]
     result = runtime.result().model_dump(mode="json")
@@ -128,7 +137,7 @@ async def test_a_journal_of_several_schemas_reads_and_is_carried_on(path: Path, 
 )
 def test_damage_that_an_upcast_meets_names_run_and_position(row: dict[str, Any], what: str) -> None:
     with pytest.raises(JournalCorrupt, match=what) as caught:
-        decode("run-7", Record(12, 1, text=json.dumps(row)))
+        decode("run-7", Record(12, 1, text=sealed(row, row["v"])))
     assert str(caught.value).startswith(
         f"run run-7, position 12: the record of schema {row['v']} cannot be brought to schema 3 "
     )
@@ -171,6 +180,6 @@ async def test_no_other_schema_is_guessed_at(version: object) -> None:
     ],
 )  # fmt: skip
 def test_what_this_schema_does_not_have_is_refused_by_its_kind(fact: object, what: str) -> None:
-    text = json.dumps({"v": SCHEMA, "at": 1, "facts": [{"kind": "wake_parked", "handle": "h"}, fact]})
+    text = sealed({"at": 1, "facts": [{"kind": "wake_parked", "handle": "h"}, fact]}, SCHEMA)
     with pytest.raises(JournalCorrupt, match=f"run r, position 5: .*{what}"):
         decode("r", Record(5, 2, text=text))

@@ -1,14 +1,18 @@
 """Facts as JSON text and back.
 
-A record is `{"v": 1, "at": microseconds, "facts": [...]}`. A fact is an object with its `kind`; fields that have
-their default are left out, and so is `handle` where it is the one of the fact before. Field names are the ones in
-`overt.core.facts`, which is therefore the description of the format. `v` is the schema of all facts of the record;
-records of an earlier one are brought to the present one when they are read (`overt.journal.upcasts`).
+A record is `{"v": 2, "sum": checksum, "at": microseconds, "facts": [...]}`. The checksum is the CRC-32 of what stands
+behind it, as eight hex digits, so that a byte that was changed is not taken for what happened. `v` is the schema of all
+facts of the record; records of an earlier one are brought to the present one when they are read
+(`overt.journal.upcasts`). A fact is an object with its `kind`; fields that have their default are left out, and so is
+`handle` where it is the one of the fact before. Field names are the ones in `overt.core.facts`, which is therefore the
+description of the format.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -19,10 +23,13 @@ from overt.errors import JournalCorrupt, UnsupportedSchema
 from overt.journal.record import Record
 from overt.journal.upcasts import UPCASTS, upcast
 
-__all__ = ("SCHEMA", "decode", "encode", "plain_fields", "record")
+__all__ = ("SCHEMA", "decode", "encode", "plain_fields", "record", "seal")
 
-SCHEMA = 1
-"""Version of the records written. History: 1, the first."""
+SCHEMA = 2
+"""Version of the records written. History: 1, the first; 2, records with a checksum."""
+
+CHECKED = 2
+"""The first schema whose records have a checksum."""
 
 _KIND = {cls: kind for kind, cls in f.FACTS.items()}
 _MISSING = object()
@@ -72,11 +79,16 @@ def encode(at: int, facts: Sequence[f.Fact]) -> str:
         elif here is not None:
             handle = here
         rows.append(row)
-    text = to_json({"v": SCHEMA, "at": at, "facts": rows}).decode()
-    if "NaN" in text or "Infinity" in text:
+    data = to_json({"at": at, "facts": rows})
+    if b"NaN" in data or b"Infinity" in data:
         # Either a text says so, or a number is none; the strict encoder refuses the number.
-        return _strict({"v": SCHEMA, "at": at, "facts": rows})
-    return text
+        data = _strict({"at": at, "facts": rows}).encode()
+    return seal(data, version=SCHEMA)
+
+
+def seal(data: bytes, *, version: int) -> str:
+    """Return the text of a record: its JSON object, with schema and checksum put in front."""
+    return f'{{"v":{version},"sum":"{zlib.crc32(data):08x}",{data[1:].decode()}'
 
 
 _WHOLE = {
@@ -142,6 +154,21 @@ _NESTED: dict[type, dict[str, Callable[[Any], Any]]] = {
 }
 
 
+_SUM = re.compile(r'\{"v":\d+,"sum":"([0-9a-f]{8})",')
+
+
+def _check_sum(text: str, where: str) -> None:
+    found = _SUM.match(text)
+    if found is None:
+        raise JournalCorrupt(f"{where}: the record has no checksum where it should begin with one")
+    data = b"{" + text[found.end() :].encode("utf-8", "surrogatepass")
+    if zlib.crc32(data) != int(found[1], 16):
+        raise JournalCorrupt(
+            f"{where}: the record is not as it was written: its checksum is {zlib.crc32(data):08x} and should be "
+            f"{found[1]}. Restore it from a backup"
+        )
+
+
 def decode(run_id: str, rec: Record) -> tuple[int, list[f.Fact]]:
     """Return time (microseconds since 1970) and facts of a record, of this schema or an earlier one.
 
@@ -155,6 +182,8 @@ def decode(run_id: str, rec: Record) -> tuple[int, list[f.Fact]]:
         version = row["v"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise JournalCorrupt(f"{where}: the record is no journal record ({type(error).__name__})") from error
+    if type(version) is int and CHECKED <= version <= SCHEMA:
+        _check_sum(rec.text, where)
     if version != SCHEMA or type(version) is not int:
         row = _of_this_schema(where, row, version)
     facts: list[f.Fact] = []
