@@ -356,7 +356,7 @@ class Runtime(Reading[OutputT]):
 
         The recorded events past `after` come first, then what happens; the stream ends with the result when the run
         comes to rest, at once where it is at rest. Of a run that has not begun it waits for the beginning. What another
-        process does is seen by opening the run there is.
+        process does is seen with `overt.operations.follow`.
 
         Args:
             after: A position, such as that of the last event that was read.
@@ -459,11 +459,23 @@ class Runtime(Reading[OutputT]):
         When the entry handle's wake is the one `run` began, the whole tree is closed with it: it can be read, but not
         woken again.
 
+        A run that another process drives is interrupted by `store.interrupt(run_id)`, which asks its driver.
+
         Args:
             handle: The handle; `None`: the entry handle.
+
+        Raises:
+            RunConflict: Another driver has the run.
         """
         node = self._entry() if handle is None else self._node(handle)
-        await self._verb(i.Interrupt(node.id), None)
+        try:
+            await self._verb(i.Interrupt(node.id), None)
+        except RunConflict as conflict:
+            raise RunConflict(
+                f"{conflict}; `await store.interrupt({self.id!r})` asks whoever drives it",
+                owner=conflict.owner,
+                until=conflict.until,
+            ) from conflict
 
     async def close(
         self, handle: Handle | str | None = None, *, force: bool = False, reason: str | None = None

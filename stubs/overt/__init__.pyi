@@ -1,4 +1,13 @@
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -27,10 +36,21 @@ from overt.errors import MissingDeps as MissingDeps
 from overt.errors import NoModel as NoModel
 from overt.errors import OvertError as OvertError
 from overt.errors import RunStopped as RunStopped
+from overt.errors import StoreError
 from overt.errors import ToolError as ToolError
 from overt.errors import UsageError as UsageError
 from overt.events import Event as Event
-from overt.stores import Change, Claim, OpenRequest, Owner, Record, RunInfo
+from overt.stores import (
+    Change,
+    Claim,
+    Damage,
+    Interruption,
+    OpenRequest,
+    Owner,
+    PendingRequest,
+    Record,
+    RunInfo,
+)
 
 DepsT = TypeVar("DepsT", default=None)
 CtxT = TypeVar("CtxT", covariant=True, default=object)
@@ -732,6 +752,39 @@ class Store(Protocol):
     async def ask_interrupt(self, run_id: str, *, reason: str = "") -> None: ...
     async def delete(self, run_id: str, *, now: datetime, force: bool = False) -> None: ...
     async def wait(self, run_id: str, *, after: int, timeout: float | None = None) -> int: ...
+    async def pendings(
+        self,
+        *,
+        kind: str | None = None,
+        agent: str | None = None,
+        older_than: datetime | None = None,
+        run_id: str | None = None,
+        limit: int | None = None,
+        on_error: Callable[[str, StoreError], None] | None = None,
+    ) -> tuple[PendingRequest, ...]: ...
+    async def expire_due(
+        self, now: datetime, *, on_error: Callable[[str, StoreError], None] | None = None
+    ) -> tuple[str, ...]: ...
+    async def interrupt(
+        self, run_id: str, *, reason: str | None = None, now: datetime | None = None
+    ) -> Interruption: ...
+    async def abandoned(
+        self, now: datetime, *, agent: str | None = None, limit: int | None = None
+    ) -> tuple[RunInfo, ...]: ...
+    async def prune(
+        self,
+        older_than: datetime,
+        *,
+        status: str | Collection[str] = ("done", "interrupted"),
+        agent: str | None = None,
+        limit: int | None = None,
+        now: datetime | None = None,
+    ) -> tuple[str, ...]: ...
+    async def export_run(self, run_id: str) -> str: ...
+    async def import_run(self, lines: str | Iterable[str], *, now: datetime | None = None) -> str: ...
+    async def verify(
+        self, run_id: str | None = None, *, repair_lists: bool = False, now: datetime | None = None
+    ) -> tuple[Damage, ...]: ...
     async def close(self) -> None: ...
 
 class SystemClock:

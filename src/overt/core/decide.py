@@ -153,7 +153,7 @@ def _wake(d: Desk, inp: i.Wake) -> None:
 
 def _interrupt(d: Desk, inp: i.Interrupt) -> None:
     node = _node(d, inp.handle)
-    if _react(node, "interrupt") or node.live or node.open_requests or d.tree.cut:
+    if _react(node, "interrupt") or node.live or node.open_requests or d.tree.cut or d.tree.ready:
         interrupt(d, node, reason=inp.reason)
 
 

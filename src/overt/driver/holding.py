@@ -132,7 +132,7 @@ class Holder(Intake):
                     return
                 await self.tenure.renew(self.tree.run_id)
                 if self.tenure.mark is not None:
-                    await self.step(self.obeying())
+                    self._obey()
         except Exception as error:  # noqa: BLE001  # a store that cannot be asked is as good as lost
             self._break(error)
         finally:

@@ -220,6 +220,20 @@ class Statements:
             "SELECT run_id, written FROM {schema}.runs WHERE run_id = ANY(%b::text[])"
         )
         self.runs: Final = write(f"SELECT {_HEAD} FROM {{schema}}.runs")
+        self.orphans: Final = tuple(
+            (
+                write(
+                    f"SELECT DISTINCT run_id FROM {{schema}}.{table} WHERE run_id NOT IN "
+                    "(SELECT run_id FROM {schema}.runs) ORDER BY run_id"
+                ),
+                what,
+            )
+            for table, what in (
+                ("journal", "there is a journal and no head of it"),
+                ("requests", "open requests are listed and there is no such run"),
+            )
+        )
+        """What finds the run ids of rows that belong to no run."""
         self.requests: Final = write(
             "SELECT run_id, request, kind, agent, asked_at, expires_at FROM {schema}.requests"
         )

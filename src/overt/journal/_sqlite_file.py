@@ -241,8 +241,9 @@ def explain(error: Exception, path: Path, *, run_id: str, committing: bool = Fal
     if isinstance(error, OverflowError) or code == sqlite3.SQLITE_TOOBIG:
         return StoreError(f"{path}: run {run_id!r}: a value is too big for SQLite ({error})")
     if code == sqlite3.SQLITE_CORRUPT:
+        what = "" if run_id == "*" else f", and run {run_id!r} cannot be read or written at any position"
         return JournalCorrupt(
-            f"{path}: the file is damaged, and run {run_id!r} cannot be read or written at any position ({error}). "
+            f"{path}: the file is damaged{what} ({error}). "
             "Restore it from a backup, or try `sqlite3 FILE .recover`"
         )
     doubt = "; whether the last append was written is unknown, read the run again" if committing else ""

@@ -6,13 +6,17 @@ import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+from overt.errors import JournalCorrupt
 from overt.journal._checks import claim_conflict, not_found
 from overt.journal._times import micros, moment, moment_or_none
+from overt.journal.reports import Damage
 from overt.journal.store import OpenRequest, Owner, RunInfo
 
 __all__ = (
     "delete",
+    "faults",
     "first_epoch",
     "held",
     "info",
@@ -22,7 +26,8 @@ __all__ = (
 )
 
 _INFO = (
-    "SELECT run_id, position, epoch, owner_id, until, status, agent, created, updated, interrupt FROM runs"
+    "SELECT run_id, position, epoch, until, status, agent, created, updated, interrupt, "
+    "owner_id, owner_host, owner_pid, owner_started FROM runs"
 )
 
 
@@ -46,19 +51,28 @@ def info(connection: sqlite3.Connection, run_id: str, path: Path) -> RunInfo:
     return _info(row)
 
 
-def _info(row: tuple[str, int, int, str | None, int | None, str, str, int, int, str | None]) -> RunInfo:
-    return RunInfo(
-        run_id=row[0],
-        position=row[1],
-        epoch=row[2],
-        owner=row[3],
-        until=moment_or_none(row[4]),
-        status=row[5],
-        agent=row[6],
-        created=moment(row[7]),
-        updated=moment(row[8]),
-        interrupt=row[9],
-    )
+def _info(row: tuple[Any, ...]) -> RunInfo:
+    run_id, position, epoch, until, status, agent, created, updated, interrupt, *owner = row
+    try:
+        return RunInfo(
+            run_id=run_id,
+            position=position,
+            epoch=epoch,
+            owner=owner[0],
+            holder=_owner(*owner),
+            until=moment_or_none(until),
+            status=status,
+            agent=agent,
+            created=moment(created),
+            updated=moment(updated),
+            interrupt=interrupt,
+        )
+    except (TypeError, OverflowError) as error:
+        raise JournalCorrupt(f"run {run_id!r}: its head is damaged ({type(error).__name__})") from error
+
+
+def _owner(id: str | None, host: str, pid: int, started: str) -> Owner | None:
+    return None if id is None else Owner(id=id, host=host, pid=pid, started=started)
 
 
 def held(
@@ -76,9 +90,13 @@ def held(
     ).fetchone()
     if row is None:
         raise not_found(run_id, path)
-    held_by = None if row[2] is None else Owner(id=row[2], host=row[3], pid=row[4], started=row[5])
     refused = claim_conflict(
-        run_id, held_by=held_by, held_until=moment_or_none(row[1]), owner=owner, now=now, force=force
+        run_id,
+        held_by=_owner(*row[2:6]),
+        held_until=moment_or_none(row[1]),
+        owner=owner,
+        now=now,
+        force=force,
     )
     if refused is not None:
         raise refused
@@ -160,6 +178,26 @@ def requests(
         )
         for row in rows
     ]
+
+
+def faults(connection: sqlite3.Connection) -> list[Damage]:
+    """What is wrong with the file, and what is in it that belongs to no run."""
+    found = [
+        Damage(run_id=None, what=f"SQLite's integrity check: {text}")
+        for (text,) in connection.execute("PRAGMA integrity_check")
+        if text != "ok"
+    ]
+    for table, what in (
+        ("journal", "there is a journal and no head of it"),
+        ("requests", "open requests are listed and there is no such run"),
+    ):
+        found += [
+            Damage(run_id=run_id, what=what)
+            for (run_id,) in connection.execute(
+                f"SELECT DISTINCT run_id FROM {table} WHERE run_id NOT IN (SELECT run_id FROM runs) ORDER BY run_id"
+            )
+        ]
+    return found
 
 
 def _where(tests: Collection[str]) -> str:

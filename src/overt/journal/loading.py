@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from overt.core import facts as f
 from overt.core.apply import apply_all
 from overt.core.suspension import when
@@ -12,7 +14,7 @@ from overt.journal.encrypted import sealed_as
 from overt.journal.record import Record
 from overt.journal.store import Store
 
-__all__ = ("Log", "fold", "load", "refold", "trace_lines")
+__all__ = ("Log", "fold", "folded", "load", "refold", "trace_lines")
 
 Log = list[tuple[int, int, list[f.Fact]]]
 """Position of the first fact, time, facts: one entry a record."""
@@ -64,11 +66,22 @@ async def load(store: Store, run_id: str) -> tuple[Tree, Log]:
         JournalCorrupt: The journal is damaged.
         UnsupportedSchema: A newer release wrote it.
     """
+    return folded(run_id, await store.read(run_id))
+
+
+def folded(run_id: str, records: Iterable[Record]) -> tuple[Tree, Log]:
+    """Rebuild a run from all its records.
+
+    Raises:
+        JournalCorrupt: They are no whole journal of this run.
+        UnsupportedSchema: A newer release wrote them.
+    """
     tree, log = Tree(), Log()
-    for rec in await store.read(run_id):
+    for rec in records:
         fold(tree, log, rec, run_id)
     if tree.run_id != run_id:
-        raise JournalCorrupt(f"run {run_id}, position 1: the journal is of run {tree.run_id!r}")
+        what = f"is of run {tree.run_id!r}" if tree.seq else "is empty"
+        raise JournalCorrupt(f"run {run_id}, position 1: the journal {what}")
     return tree, log
 
 

@@ -32,6 +32,7 @@ from overt.journal._rows import check_rows
 from overt.journal._times import micros, moment, moment_or_none
 from overt.journal._worker import Job, Worker
 from overt.journal.record import Record
+from overt.journal.reports import Damage
 from overt.journal.store import Change, Claim, OpenRequest, Owner, RunInfo, Store
 
 if TYPE_CHECKING:
@@ -440,6 +441,19 @@ class PostgresStore(Store):
             if thread is not None:
                 await anyio.to_thread.run_sync(thread.join, abandon_on_cancel=True)
 
+    async def _verify_file(self) -> Sequence[Damage]:
+        def work(session: Session) -> list[Damage]:
+            return [
+                Damage(run_id=str(run_id), what=what)
+                for statement, what in self._statements.orphans
+                for (run_id,) in session.fetch(statement, ())
+            ]
+
+        try:
+            return await self._do("*", work, writes=False)
+        except RunNotFound:
+            return ()
+
     async def _list(
         self, statement: bytes, tests: dict[bytes, object], order: bytes, limit: int | None
     ) -> list[Row]:
@@ -464,16 +478,14 @@ class PostgresStore(Store):
     def _take(self, session: Session, run_id: str, *, owner: Owner, now: datetime, force: bool) -> Head:
         """Return the head of a run that `owner` may take."""
         head = self._find(session, run_id)
-        held_by: Owner | None = None
-        if head.owner_id is not None:
-            held_by = Owner(
-                id=head.owner_id,
-                host=head.owner_host or "",
-                pid=head.owner_pid or 0,
-                started=head.owner_started or "",
-            )
-        until = moment_or_none(head.until)
-        refused = claim_conflict(run_id, held_by=held_by, held_until=until, owner=owner, now=now, force=force)
+        refused = claim_conflict(
+            run_id,
+            held_by=_owner(head),
+            held_until=moment_or_none(head.until),
+            owner=owner,
+            now=now,
+            force=force,
+        )
         if refused is not None:
             raise refused
         return head
@@ -534,12 +546,24 @@ def _free(head: Head) -> None:
     head.owner_id = head.owner_host = head.owner_pid = head.owner_started = head.until = None
 
 
+def _owner(head: Head) -> Owner | None:
+    if head.owner_id is None:
+        return None
+    return Owner(
+        id=head.owner_id,
+        host=head.owner_host or "",
+        pid=head.owner_pid or 0,
+        started=head.owner_started or "",
+    )
+
+
 def _info(head: Head) -> RunInfo:
     return RunInfo(
         run_id=head.run_id,
         position=head.position,
         epoch=head.epoch,
         owner=head.owner_id,
+        holder=_owner(head),
         until=moment_or_none(head.until),
         status=head.status,
         agent=head.agent,

@@ -31,6 +31,7 @@ from overt.journal._sqlite_file import Database
 from overt.journal._times import micros
 from overt.journal._worker import Job, Worker
 from overt.journal.record import Record
+from overt.journal.reports import Damage
 from overt.journal.store import Change, Claim, OpenRequest, Owner, RunInfo, Store
 
 __all__ = ("SQLiteStore",)
@@ -362,6 +363,14 @@ class SQLiteStore(Store):
             sqlite_lists.delete(connection, run_id, epoch)
 
         await self._do(run_id, work, writes=True)
+
+    async def _verify_file(self) -> Sequence[Damage]:
+        try:
+            return await self._do("*", sqlite_lists.faults, writes=False)
+        except RunNotFound:
+            return ()
+        except JournalCorrupt as error:
+            return (Damage(run_id=None, what=str(error)),)
 
     async def close(self) -> None:
         """Finish what is under way, close the file and end the thread. A second call does nothing.
