@@ -62,7 +62,7 @@ async def test_runs_whose_tool_is_gone(store: Store) -> None:
         await Runtime.open(
             without("look"), "looked", store=store, model=MockModel([]), clock=VirtualClock(START)
         )
-    assert str(refused.value) == str(found)
+    assert refused.value.drifts == found.drifts
 
 
 async def test_a_type_that_no_longer_takes_what_there_is(store: Store) -> None:
@@ -91,7 +91,7 @@ async def test_guardrails_that_are_not_given_again(store: Store) -> None:
 
     await park(store, "run", clerk(), guardrails=[fine])
     (found,) = await check(clerk(), store)
-    assert "guardrails=fine: give them again" in str(found)
+    assert "guardrails=fine; give them again" in str(found)
     assert await check(clerk(), store, guardrails=[fine]) == ()
 
 

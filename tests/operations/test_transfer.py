@@ -12,7 +12,7 @@ import pytest
 
 from overt import ResumePolicy, Runtime, UsageError
 from overt.errors import JournalCorrupt, RunExists, RunNotFound, StoreError, UnsupportedSchema
-from overt.journal.codec import SCHEMA
+from overt.journal.codec import SCHEMA, encode, seal
 from overt.journal.record import Record
 from overt.journal.transfer import _digest
 from overt.stores import MemoryStore, SQLiteStore, Store, StoreWrapper
@@ -145,9 +145,7 @@ async def test_a_damaged_line_is_named(store: Store) -> None:
         cut = [*lines]
         cut[number - 1] = cut[number - 1][:-1]
         await refused(store, cut, JournalCorrupt, f"^line {number}: run run, position ")
-    facts = json.loads(lines[3])
-    facts["facts"] = []
-    await refused(store, [*lines[:3], json.dumps(facts), *lines[4:]], JournalCorrupt, "^line 4: .*0 facts")
+    await refused(store, [*lines[:3], encode(0, ()), *lines[4:]], JournalCorrupt, "^line 4: .*0 facts")
     await refused(store, [*lines[:3], "", *lines[3:]], JournalCorrupt, "^line 4: ")
     await refused(store, [*lines[:3], *lines[4:]], JournalCorrupt, "^line [4-9]: .*do not follow on")
 
@@ -159,10 +157,13 @@ async def test_lines_that_are_missing_at_the_end(store: Store) -> None:
         await refused(store, lines[:end], JournalCorrupt, "line 1 says .*lines are missing")
 
 
-async def test_a_flipped_letter(store: Store) -> None:
+async def test_a_record_that_is_whole_and_another(store: Store) -> None:
+    """As somebody writes it who changes what has happened."""
     lines = await exported()
-    changed = [line.replace("tea is fine", "tea is fime") for line in lines]
-    assert changed != lines
+    (place,) = (number for number, line in enumerate(lines) if "tea is fine" in line)
+    row = json.loads(lines[place].replace("tea is fine", "tea is gone"))
+    other = seal(json.dumps({"at": row["at"], "facts": row["facts"]}).encode(), version=SCHEMA)
+    changed = [*lines[:place], other, *lines[place + 1 :]]
     await refused(store, changed, JournalCorrupt, "line 1 says sha256")
 
 
@@ -214,9 +215,13 @@ async def test_a_text_of_two_lines_is_not_exported() -> None:
     class Pretty(StoreWrapper):
         async def read(self, run_id: str, *, after: int = 0) -> Sequence[Record]:
             return [
-                Record(one.position, one.count, text=json.dumps(json.loads(one.text), indent=1))
+                Record(one.position, one.count, text=pretty(one.text))
                 for one in await super().read(run_id, after=after)
             ]
+
+    def pretty(text: str) -> str:
+        row = json.loads(text)
+        return json.dumps({"v": 1, "at": row["at"], "facts": row["facts"]}, indent=1)
 
     store = MemoryStore()
     await park(store, "run", clerk())
