@@ -113,23 +113,23 @@ async def test_never_one_that_is_driven(store: Store) -> None:
     assert await store.prune(OLD, now=NOW) == ("run",)
 
 
-async def test_a_run_that_went_on_meanwhile_is_kept(store: Store) -> None:
-    """It was listed as done and old; by the time it is looked at it waits for somebody."""
-
+@pytest.mark.parametrize("then", ["pending", "done"])
+async def test_a_run_that_went_on_meanwhile_is_kept(store: Store, then: str) -> None:
+    """It was listed as done and old; by the time it is looked at it has had another prompt."""
     await clerk(say("one")).loop(**options(store, "run")).run("go")
+    agent = asking(what="Go") if then == "pending" else clerk(say("two"))
 
     class Late(StoreWrapper):
         async def runs(self, **wanted: Any) -> Sequence[RunInfo]:
             found = await super().runs(**wanted)
-            loop = await Loop.open(asking(what="Go"), "run", store=store, clock=VirtualClock(START))
+            loop = await Loop.open(agent, "run", store=store, clock=VirtualClock(NOW))
             await loop.run("again")
             return found
 
     assert await Late(store).prune(OLD, now=NOW) == ()
     info = await store.info("run")
-    assert (info.status, info.owner) == ("pending", None)
-    (pending,) = await store.pendings()
-    assert pending.run_id == "run"
+    assert (info.status, info.owner, info.updated) == (then, None, NOW)
+    assert await store.verify() == ()
 
 
 async def test_several_at_once(store: Store, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from pydantic import BaseModel
 from overt import Agent, Allow, DefinitionError, GuardrailEvent, Runtime, UsageError, tool
 from overt.errors import JournalCorrupt, SpecDrift
 from overt.operations import Stranded, check
-from overt.stores import MemoryStore, SQLiteStore, Store
+from overt.stores import MemoryStore, Record, SQLiteStore, Store, StoreWrapper
 from overt.testing import MockModel, VirtualClock, call, say
 from overt.testing.crashing import CrashingStore
 from overt.upgrade import Drift
@@ -101,7 +102,12 @@ async def test_runs_that_are_finished_or_anothers_do_not_count(store: Store) -> 
     await park(store, "stopped", clerk())
     await store.interrupt("stopped", now=START)
     await park(store, "other", chief())
-    assert await check(without("look", "ask"), store) == ()
+
+    class Unread(StoreWrapper):
+        async def read(self, run_id: str, *, after: int = 0) -> Sequence[Record]:
+            raise AssertionError(f"{run_id} was read")
+
+    assert await check(without("look", "ask"), Unread(store)) == ()
 
 
 async def test_runs_of_every_other_status(store: Store) -> None:

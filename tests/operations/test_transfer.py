@@ -73,14 +73,15 @@ async def test_a_parked_run_moves_and_goes_on(store: Store, other: Store, policy
     await other.close()
 
 
-async def test_lines_of_a_file(store: Store, other: Store, tmp_path: Path) -> None:
-    """Also where text holds what other programs take for a line end."""
+@pytest.mark.parametrize("whole", [True, False])
+async def test_text_with_other_line_ends(store: Store, other: Store, tmp_path: Path, whole: bool) -> None:
+    """What other programs take for the end of a line, in one text and in the lines of a file."""
     agent = clerk(say("one\u2028two\x85three\x0b\r\n"))
     await agent.run("a\u2029b", **options(store, "run"))
     path = tmp_path / "run.jsonl"
     path.write_text(await store.export_run("run"), encoding="utf-8", newline="\n")
     with path.open(encoding="utf-8", newline="\n") as file:
-        await other.import_run(file, now=NOW)
+        await other.import_run(file.read() if whole else file, now=NOW)
     assert [one.text for one in await other.read("run")] == [one.text for one in await store.read("run")]
     await other.close()
 
