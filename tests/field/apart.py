@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import warnings
 from collections.abc import Awaitable, Callable
-from multiprocessing.connection import Connection, wait
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -46,17 +47,9 @@ async def _run(fn: Callable[..., Any], args: object, kwargs: object) -> tuple[in
     theirs.close()
     found: object = None
     try:
-        assert await run_sync(wait, [ours, process.sentinel], PATIENCE), (
-            f"{fn.__name__} does not come to an end"
-        )
-        if ours.poll():
-            try:
-                found = ours.recv()
-            except EOFError:
-                found = None
-        await run_sync(
-            lambda: wait([process.sentinel])
-        )  # asking for the exit code is this thread's, see `Process.ended`
+        assert await run_sync(ours.poll, PATIENCE), f"{fn.__name__} does not come to an end"
+        with suppress(EOFError):
+            found = ours.recv()
         process.join()
         return process.exitcode, found
     finally:
