@@ -21,7 +21,7 @@ from tests.torture.worker import Job, Said, work
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.torture.worker"])
 JobT = TypeVar("JobT")
-PATIENCE = 60.0
+PATIENCE = 50.0
 """Seconds after which a process that says nothing is taken for stuck."""
 
 

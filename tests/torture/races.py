@@ -37,7 +37,9 @@ async def parked(case: Case, url: str, world: Path) -> int:
         await store.close()
 
 
-async def raced(case: Case, url: str, world: Path, *, seed: int, each: int = 2) -> str:
+async def raced(
+    case: Case, url: str, world: Path, *, seed: int, same: int = 2, others: int = 2, recovering: int = 2
+) -> str:
     """Let processes give the same answer, others each another one, and others recover, all at once; say who won.
 
     Args:
@@ -45,24 +47,26 @@ async def raced(case: Case, url: str, world: Path, *, seed: int, each: int = 2) 
         url: The store.
         world: Where the processes write down what they do.
         seed: Of the order in which they are let go.
-        each: How many of each kind.
+        same: How many give one answer.
+        others: How many give each another one.
+        recovering: How many recover.
 
     Raises:
         AssertionError: Not exactly one answer was taken, or one that lost did something.
     """
     before = await parked(case, url, world)
-    words = ["yes"] * each + [f"yes {n}" for n in range(each)]
+    words = ["yes"] * same + [f"yes {n}" for n in range(others)]
     jobs = [
         Job(case=case, store=url, world=world, verb="answer", yes=yes, waits=True, real_time=True)
         for yes in words
     ] + [
         Job(case=case, store=url, world=world, verb="recover", waits=True, real_time=True)
-        for _ in range(each)
+        for _ in range(recovering)
     ]
     async with started(*jobs) as processes:
-        answering, recovering = processes[: len(words)], processes[len(words) :]
+        answering, rest = processes[: len(words)], processes[len(words) :]
         found = await _go(processes, seed)
-        for process in recovering:
+        for process in rest:
             assert found[process].text in ("RunConflict", "pending", "incomplete"), found[process]
         winners = _winners(answering, found)
         first = "an answer" if winners else "recover"
@@ -71,7 +75,7 @@ async def raced(case: Case, url: str, world: Path, *, seed: int, each: int = 2) 
             for process in answering:
                 assert found[process].text == "RunConflict", found[process]
                 owner = found[process].owner or "0"
-                assert int(owner.partition("-")[0]) in {one.pid for one in recovering}, found[process]
+                assert int(owner.partition("-")[0]) in {one.pid for one in rest}, found[process]
                 process.go("again")
             found = await _go(answering, seed)
             winners = _winners(answering, found)
