@@ -28,6 +28,7 @@ MEASURES: list[tuple[str, str, dict[str, str]]] = [
     ("park", "benchmarks.park", {}),
     ("disk", "benchmarks.disk", {}),
     ("fleet", "benchmarks.fleet", {}),
+    ("postgres", "benchmarks.postgres", {}),
     ("imports", "benchmarks.imports", {}),
 ]
 HEAD = ("measure", "value", "floor", "ratio", "no gc", "target", "")
