@@ -29,6 +29,7 @@ MEASURES: list[tuple[str, str, dict[str, str]]] = [
     ("disk", "benchmarks.disk", {}),
     ("encryption", "benchmarks.encryption", {}),
     ("fleet", "benchmarks.fleet", {}),
+    ("postgres", "benchmarks.postgres", {}),
     ("imports", "benchmarks.imports", {}),
 ]
 HEAD = ("measure", "value", "floor", "ratio", "no gc", "target", "")

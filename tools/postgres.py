@@ -70,6 +70,17 @@ class Server:
         with (self.folder / "data" / "postgresql.conf").open("a", encoding="utf-8") as file:
             file.write(line + "\n")
 
+    def run(self, *command: str) -> subprocess.Popen[bytes]:
+        """Start a program as the server's user."""
+        return subprocess.Popen(
+            command,
+            user=_user(),
+            group=_group(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+        )
+
     def give(self, path: Path) -> None:
         """Make the server's user the owner of a path."""
         if (uid := _user()) is not None:

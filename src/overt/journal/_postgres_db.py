@@ -52,12 +52,12 @@ class PostgresDatabase:
         self.schema: Final = schema
         self.statements: Final = Statements(schema)
         self._conninfo: Final = conninfo
-        self._lock_timeout: Final = f"{round(lock_timeout * 1000)}ms"
+        self._lock_timeout: Final = f"{max(1, round(lock_timeout * 1000))}ms"
         self._patience: Final = patience
         self._connection: psycopg.Connection[Row] | None = None
         self._session: Final = Session(self._fetch)
         self._known = False
-        """Whether it could be connected to before."""
+        """Whether it could be connected to when it was last tried."""
         self._checked = False
         """Whether the tables were found over the present connection."""
         self._xid = ""
@@ -101,6 +101,7 @@ class PostgresDatabase:
             except NotConnected as error:
                 # A server that is restarted refuses for a moment.
                 if is_final(error) or time.monotonic() >= deadline:
+                    self._known = False
                     raise
                 time.sleep(random.uniform(0.05, 0.15))
                 continue
@@ -234,10 +235,10 @@ class PostgresDatabase:
     def recover(self, error: Exception) -> Next | None:
         """Undo the open transaction after `error`, and drop the connection if it is lost."""
         self._session.forget()
+        in_doubt, self._in_doubt = self._in_doubt, False
         connection = self._connection
         if connection is None:
             return None
-        in_doubt, self._in_doubt = self._in_doubt, False
         if is_lost(error) or connection.closed:
             self.close()
             return None if in_doubt else Next.AGAIN

@@ -121,7 +121,7 @@ def parse(dsn: str) -> tuple[str, str]:
 
 def is_lost(error: BaseException) -> bool:
     """Whether `error` tells that there is no connection, or none any more."""
-    if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+    if not isinstance(error, psycopg.OperationalError) or isinstance(error, psycopg.errors.PipelineAborted):
         return False
     state = error.sqlstate
     return state is None or state[:2] == "08" or state in ("25P03", "57P01", "57P02", "57P03", "57P05")

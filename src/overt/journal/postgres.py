@@ -73,9 +73,9 @@ class PostgresStore(Store):
             holds a password. Where it says nothing of timeouts, connecting takes at most 10 seconds.
         schema: Where the tables are; one database may hold several stores under different ones. Lower-case letters,
             digits and `_`.
-        lock_timeout: Seconds to wait for another transaction that holds a run before `StoreError`.
-        reconnect_timeout: Seconds to wait for a server that is restarted before `StoreError`. Appends of every run
-            wait meanwhile; keep it below `Options.claim`.
+        lock_timeout: Seconds to wait for another program's transaction that holds a run before `StoreError`.
+        reconnect_timeout: Seconds to wait for a server that was there before and is restarted, before `StoreError`.
+            Every run of the store waits meanwhile; keep it below `Options.claim`.
 
     Raises:
         DefinitionError: The package psycopg is missing, the DSN cannot be read, the schema is no such name, or a
