@@ -39,6 +39,12 @@ def text_ruled(sim: Sim, ruling: f.RulingSpec) -> None:
     sim.step(i.TextRuled(one(sim, CheckText).id, ruling))
 
 
+def allow_all(sim: Sim) -> None:
+    """The guardrails let every call they are asked about."""
+    effect = one(sim, CheckCalls)
+    sim.step(i.ChecksRuled(effect.id, (ALLOW,) * len(effect.calls)))
+
+
 def stopped_by_the_clock(sim: Sim) -> None:
     sim.now += 11_000_000
     sim.step(i.Tick())
@@ -506,3 +512,45 @@ def test_a_hook_that_failed_over_a_reply_that_is_none_is_told(finish: str, type:
     assert error is not None
     assert error.type == type
     assert type == "Boom" or error.detail == "a hook failed over it: Boom: in a hook"
+
+
+def test_a_reply_a_stop_has_kept_is_dropped_whole_where_it_diverges() -> None:
+    """What goes back to the checkpoint afterwards finds it as it is."""
+    sim = begun(caps=TIME, policed={"guards": ("g",)})
+    sim.reply("", call("ask"))
+    allow_all(sim)
+    sim.ask()
+    sim.answer()
+    sim.reply("", task("b", "x"))
+    stopped_by_the_clock(sim)
+    kept = len(sim.node(A).messages)
+    goes_on(sim)
+    allow_all(sim)
+    assert sim.result().error is not None
+    assert sim.result().error.type == "ReplayDiverged"
+    sim.step(i.Recover(None))
+    assert len(sim.node(A).messages) < kept
+    assert sim.node(A).bytes_since >= 0
+    sim.reply("", call("ask"))
+    allow_all(sim)
+    sim.ret("ask")
+    sim.reply("done")
+    assert sim.result().status == "done"
+
+
+def test_a_rewind_after_a_kept_reply_was_dropped_buys_another() -> None:
+    sim = begun(caps=TIME, policed={"guards": ("g",)})
+    sim.reply("", call("ask"))
+    allow_all(sim)
+    sim.ask()
+    sim.answer()
+    sim.reply("", task("b", "x"))
+    stopped_by_the_clock(sim)
+    goes_on(sim)
+    allow_all(sim)
+    sim.step(i.Recover("rewind"))
+    sim.reply("", call("ask"))
+    allow_all(sim)
+    sim.ret("ask")
+    sim.reply("done")
+    assert sim.result().status == "done"
