@@ -7,13 +7,14 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
 from overt import Agent, Answer, Runtime, State, TaskResult, UsageError
 from overt.core import facts as f
 from overt.errors import AlreadyAnswered, JournalCorrupt, RunConflict, RunNotFound
 from overt.journal.loading import load
 from overt.journal.store import Owner
-from overt.stores import Interruption, MemoryStore, SQLiteStore, Store
+from overt.stores import Claim, Interruption, MemoryStore, SQLiteStore, Store, StoreWrapper
 from overt.testing import VirtualClock, say
 from overt.testing.crashing import Crashed, CrashingStore
 from tests.durability.spies import Watched
@@ -234,6 +235,29 @@ async def test_a_process_that_dies_over_it(store: Store, when: Any) -> None:
         runtime = await Runtime.open(clerk(), "run", store=store, clock=VirtualClock(START))
         assert (await runtime.recover()).status == "interrupted"
     await interrupted(store)
+
+
+async def test_cancelled_while_the_run_is_taken(store: Store) -> None:
+    """The claim was taken, and nobody heard of it; it is given up all the same."""
+    scope = anyio.CancelScope()
+
+    class Slow(StoreWrapper):
+        asked = 0
+
+        async def claim(self, run_id: str, **more: Any) -> Claim:
+            claim = await super().claim(run_id, **more)
+            self.asked += 1
+            if self.asked == 1:
+                scope.cancel()
+                await checkpoint()
+            return claim
+
+    await park(store, "run", clerk())
+    with scope:
+        await Slow(store).interrupt("run", now=START)
+    info = await store.info("run")
+    assert (info.owner, info.interrupt, info.status) == (None, "", "pending")
+    assert (await store.interrupt("run", now=START)).outcome == "interrupted"
 
 
 async def test_expiring_obeys_a_mark_first(store: Store) -> None:

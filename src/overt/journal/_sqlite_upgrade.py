@@ -49,10 +49,8 @@ def upgrade(connection: sqlite3.Connection) -> None:
     for statement in LISTS:
         connection.execute(statement)
     connection.execute(_TIMES)
-    # Version 1 called a run that was cut off interrupted, as one that has ended.
-    for (run_id,) in connection.execute(
-        "SELECT run_id FROM runs WHERE status != 'done' ORDER BY run_id"
-    ).fetchall():
+    # Version 1 had other words for runs that were cut off, or in which another handle than the entry asks.
+    for (run_id,) in connection.execute("SELECT run_id FROM runs ORDER BY run_id").fetchall():
         tree = Tree()
         rows = connection.execute(
             "SELECT position, count, text FROM journal WHERE run_id = ? ORDER BY position", (run_id,)

@@ -10,8 +10,10 @@ from overt.core.tree import RequestState, Tree
 from overt.core.work import is_ready
 from overt.journal.store import Change, OpenRequest
 
-__all__ = ("UNFINISHED", "change_of", "open_requests_of", "run_status")
+__all__ = ("ENDED", "UNFINISHED", "change_of", "open_requests_of", "run_status")
 
+ENDED = ("done", "interrupted", "closed")
+"""Statuses of runs that have ended."""
 UNFINISHED = ("", "idle", "running", "pending", "ready", "cut_off", "error", "incomplete")
 """Statuses of runs that may still go on."""
 
@@ -32,7 +34,8 @@ def run_status(tree: Tree) -> str:
         return "ready"
     if entry is None or entry.wake is None:
         return "idle"
-    return entry.wake.status or "pending"
+    status = entry.wake.status or "pending"
+    return "pending" if status in ENDED and tree.root.open_requests else status
 
 
 def change_of(tree: Tree, facts: Sequence[f.Fact], *, obeyed: bool = False) -> Change:

@@ -30,8 +30,6 @@ OnError = Callable[[str, StoreError], None]
 
 RowT = TypeVar("RowT", OpenRequest, RunInfo)
 
-ENDED = ("done", "interrupted", "closed")
-"""Statuses of runs that do not go on by themselves, nor by an answer."""
 PAGE = 500
 """Rows that are asked for at once, where nobody knows how many are needed."""
 
@@ -233,14 +231,14 @@ async def prune(
     pages = _Pages(fetch, lambda one: one.run_id, first=limit)
     while rows := await pages.next():
         for info in rows:
-            if await _remove(store, info, now=at, parked="pending" in wanted):
+            if await _remove(store, info, now=at):
                 removed.append(info.run_id)
                 if len(removed) == limit:
                     return tuple(removed)
     return tuple(removed)
 
 
-async def _remove(store: Store, info: RunInfo, *, now: datetime, parked: bool) -> bool:
+async def _remove(store: Store, info: RunInfo, *, now: datetime) -> bool:
     """Remove a run if it is still as it was listed and nobody drives it; say whether it is gone."""
     run_id = info.run_id
     try:
@@ -248,8 +246,6 @@ async def _remove(store: Store, info: RunInfo, *, now: datetime, parked: bool) -
             found = await store.info(run_id)
             if (found.epoch, found.position, found.status) != (claim.epoch, info.position, info.status):
                 return False
-            if info.status in ENDED and not parked and await store.open_requests(run_id=run_id, limit=1):
-                return False  # the status is that of the entry handle, and another one asks
             # No driver comes between: the claim is held.
             await store.delete(run_id, now=now, force=True)
     except (RunConflict, RunNotFound):

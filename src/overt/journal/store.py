@@ -88,9 +88,9 @@ class RunInfo:
     """How the run stood when the last append wrote it down, for lists; the journal is the truth.
 
     `running`: something runs, or did when its driver died. `pending`: it waits for answers. `ready`: an expiry has
-    answered for somebody, and what follows has not run. `cut_off`: its host was cancelled. `done`, `error`,
-    `incomplete`, `interrupted`, `closed`: that of the entry handle's result. `idle`: no handle has had work. Empty: it
-    has only been created.
+    answered for somebody, and what follows has not run. `cut_off`: its host was cancelled. `done`, `interrupted`,
+    `closed`: the entry handle's result says so, and no other handle asks. `error`, `incomplete`: that result says so.
+    `idle`: no handle has had work. Empty: it has only been created.
     """
     agent: str = ""
     """Name of the entry agent."""
@@ -109,9 +109,9 @@ class Store(Protocol):
     caller's clock, so a store needs none. A call that is cancelled happens whole or not at all, and the caller
     cannot know which: read again before going on.
 
-    A store of your own derives from this class, or from `StoreWrapper`. It writes the methods that store, up to
-    `delete`; `wait` and the operations below it come with the class. A class that only has the same methods is driven
-    as well, but has no operations.
+    A store of your own derives from this class, or from `StoreWrapper`. It writes `close` and the methods up to
+    `delete`; `wait` and the operations from `pendings` on come with the class. A class that only has the same methods
+    is driven as well, but has no operations.
     """
 
     async def create(
@@ -404,8 +404,6 @@ class Store(Protocol):
         now: datetime | None = None,
     ) -> tuple[str, ...]:
         """Remove runs for good whose last append is before a time; never one that is driven.
-
-        A run that has ended by its status and in which another handle still asks is kept, unless `pending` is named.
 
         Args:
             older_than: The time (aware).

@@ -18,7 +18,7 @@ from overt.journal.listing import change_of
 from overt.journal.loading import load
 from overt.journal.owner import is_dead, owner_here
 from overt.journal.record import Record
-from overt.journal.store import Change, Claim, RunInfo, Store
+from overt.journal.store import Claim, RunInfo, Store
 
 __all__ = ("LEASE", "Taken", "aware", "is_free", "leased", "taken")
 
@@ -72,23 +72,20 @@ class Taken:
         self._obeyed = self._obeyed or (isinstance(inp, i.Interrupt) and inp.asked)
         return facts
 
-    async def record(self, change: Change | None = None) -> None:
-        """Store what was decided in one append, which gives the run up; nothing where nothing changes.
-
-        Args:
-            change: What changes in the lists, where that does not follow from what was decided.
+    async def record(self) -> None:
+        """Store what was decided in one append, which gives the run up; nothing where nothing was.
 
         Raises:
             RunConflict: Another driver has taken the run by force, or this process stood still for too long.
         """
-        if not self._records and not self._obeyed and change is None:
+        if not self._records and not self._obeyed:
             return
         await self._store.append(
             self.tree.run_id,
             self._records,
             after=self._after,
             epoch=self.epoch,
-            change=change or change_of(self.tree, self.facts, obeyed=self._obeyed),
+            change=change_of(self.tree, self.facts, obeyed=self._obeyed),
             release=True,
         )
 
