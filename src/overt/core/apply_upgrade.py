@@ -26,22 +26,21 @@ def _agent_renamed(tree: Tree, fact: f.AgentRenamed) -> None:
                 node.plan = tree.plan.agents[fact.new]
                 node.gone = None
                 node.police(tree.plan)
-        wake = node.wake
-        if wake is not None and fact.old in delegated_to(wake):
-            _redirect(tree, wake, fact.old, fact.new)
+        if node.wake is not None and node.wake.status != "done":
+            _redirect(tree, node.wake, fact.old, fact.new)
 
 
 def delegated_to(wake: Wake) -> set[str]:
     """Return the agents that calls of `task` of a wake are about, by their present names."""
+    # What is remembered has the name of then.
+    renamed = {} if wake.origins is None else wake.origins.agents
+    now = {first: name for name, first in renamed.items()}
     found: set[str] = {json.loads(call.run_args)["agent"] for call in _calls(wake) if _is_task(call)}
     for memory in wake.memory.values():
         if memory.tool == TASK and (memory.child is not None or memory.guard is not None):
-            found.add(json.loads(memory.args)["agent"])
-    if wake.origins is None:
-        return found
-    # What is remembered has the name of then.
-    now = {first: name for name, first in wake.origins.agents.items()}
-    return {now.get(name, name) for name in found}
+            name: str = json.loads(memory.args)["agent"]
+            found.add(now.get(name, name))
+    return found
 
 
 def _is_task(call: Call) -> bool:

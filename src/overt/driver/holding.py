@@ -31,6 +31,8 @@ class Holder(Intake):
         """Says how the code of this process differs; raises where it cannot carry on what is open."""
         self.drift: i.Drift | None = None
         """What is recorded of that when the run is taken."""
+        self._moved: bool = False
+        """Whether another process has moved the run on, and the code of this one is to be looked at again."""
         self.catching_up: bool = False
         """Whether listeners are told of what another process has done."""
         self._keeping: bool = False
@@ -80,8 +82,9 @@ class Holder(Intake):
                 self.catching_up = True
                 self._tell(self.log[known:])
                 self.catching_up = False
-            if len(self.log) != known:
-                # Whoever moved it on may have had other agents, and other rules for them.
+            # Whoever moved it on may have had other agents, and other rules for them.
+            self._moved = self._moved or len(self.log) != known
+            if self._moved:
                 await self._check_fit()
             self._keep()
             self._next = self.tree.next_effect
@@ -97,6 +100,7 @@ class Holder(Intake):
         try:
             if self.fits is not None:
                 self.drift = self.fits(self.tree)
+            self._moved = False
         except BaseException:
             await self.tenure.give_up(self.tree.run_id)
             raise

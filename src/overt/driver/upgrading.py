@@ -67,17 +67,16 @@ def upgraded(
         if memory.tool != name:
             continue
         call = open_calls.get(memory.key)
-        needed = _is_needed(tree, wake, memory, tool)
-        texts = {present.get(memory.args, memory.args): needed}
+        texts = {present.get(memory.args, memory.args): False}
         if memory.edit is not None:
-            texts[memory.edit] = needed
+            texts[memory.edit] = False
         if call is not None:
             texts[call.run_args] = True
-        for text, matters in texts.items():
+        for text, entered in texts.items():
             if text not in taken:
                 taken[text] = _take(now, tool, text, upgrade, changed)
             why = taken[text]
-            if why is not None and matters:
+            if why is not None and (entered or _is_needed(tree, wake, memory, tool)):
                 id = memory.call if call is None else call.id
                 refused.append(Refusal(now, id, why, call is not None))
                 break
