@@ -526,8 +526,9 @@ def test_a_reply_a_stop_has_kept_is_dropped_whole_where_it_diverges() -> None:
     kept = len(sim.node(A).messages)
     goes_on(sim)
     allow_all(sim)
-    assert sim.result().error is not None
-    assert sim.result().error.type == "ReplayDiverged"
+    error = sim.result().error
+    assert error is not None
+    assert error.type == "ReplayDiverged"
     sim.step(i.Recover(None))
     assert len(sim.node(A).messages) < kept
     assert sim.node(A).bytes_since >= 0

@@ -20,7 +20,7 @@ from tests.torture.fencing import LOSSES, lost
 from tests.torture.fleet import Process, started
 from tests.torture.kills import killed
 from tests.torture.races import parked, raced
-from tests.torture.stores import available, open_store, url_of
+from tests.torture.stores import available, open_store, place_of
 from tests.torture.worker import Job, Said, Spot
 
 from overt.core import facts as f
@@ -39,7 +39,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(params=available())
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return url_of(str(request.param), tmp_path)
+    return place_of(str(request.param), tmp_path)
 
 
 def case_of(folder: Path, tree: Tree, mode: Mode) -> Case:

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import anyio
 from tests.torture.plans import CASES, IN_PROCESS, PROCESSES, Ground, Plan, Trial
-from tests.torture.stores import available, url_of
+from tests.torture.stores import available, place_of
 
 
 def chosen(variable: str, every: Sequence[str]) -> list[str]:
@@ -83,6 +83,7 @@ async def main() -> int:
     kinds = chosen("KINDS", (*IN_PROCESS, *PROCESSES))
     wanted = chosen("CASES", [str(case) for case in CASES])
     breaches = 0
+    token = secrets.token_hex(4)
     with tempfile.TemporaryDirectory(prefix="overt-torture-") as folder:
         for store in stores:
             for kind, plan in (IN_PROCESS if store == "memory" else PROCESSES).items():
@@ -91,12 +92,12 @@ async def main() -> int:
                 place = Path(folder) / f"{store}-{kind}"
                 place.mkdir()
                 ground = Ground(
-                    url="" if store == "memory" else url_of(store, place),
+                    url="" if store == "memory" else place_of(store, place, schema=f"torture_{token}"),
                     folder=place,
                     cases=[case for case in CASES if str(case) in wanted],
                     seed=number("SEED", 0),
                     rounds=number("ROUNDS", 1),
-                    token=secrets.token_hex(4),
+                    token=token,
                 )
                 jobs = 1 if store == "memory" else number("JOBS", os.cpu_count() or 1)
                 breaches += await inflict(kind, plan, ground, store=store, jobs=jobs)

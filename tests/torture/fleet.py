@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
@@ -18,8 +19,11 @@ from typing import Generic, TypeVar
 from anyio.to_thread import run_sync
 from tests.torture.worker import Job, Said, work
 
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["tests.torture.worker"])
+if sys.platform == "win32":
+    CONTEXT = multiprocessing.get_context("spawn")
+else:
+    CONTEXT = multiprocessing.get_context("forkserver")
+    CONTEXT.set_forkserver_preload(["tests.torture.worker"])
 JobT = TypeVar("JobT")
 PATIENCE = 50.0
 """Seconds after which a process that says nothing is taken for stuck."""

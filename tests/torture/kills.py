@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from tests.durability.crew import Outcome, World
@@ -33,20 +34,23 @@ def check_missed(spot: Spot, calm: Calm, said: Said) -> None:
     assert spot.number > calm.appends - 4, f"never came to {spot}"
 
 
-async def killed(case: Case, url: str, world: Path, spot: Spot, outcome: Outcome) -> str:
+async def killed(
+    case: Case, url: str, world: Path, spot: Spot, outcome: Outcome, *, backend: str = "asyncio"
+) -> str:
     """Kill a process there and let another go on; say how the first has ended.
 
     Raises:
         AssertionError: Something was lost, or happened twice.
     """
     calm = await case.calm()
-    async with started(Job(case=case, store=url, world=world, outcome=outcome, dies=spot)) as (first,):
+    job = Job(case=case, store=url, world=world, outcome=outcome, backend=backend)
+    async with started(replace(job, dies=spot)) as (first,):
         said = await first.hear()
         if said is None:
             assert await first.ended() == -9, "it failed, and was not killed"
     if said is not None:
         check_missed(spot, calm, said)
-    async with started(Job(case=case, store=url, world=world, outcome=outcome)) as (second,):
+    async with started(job) as (second,):
         said_next = await second.hear()
         assert said_next is not None, "the process that was to go on has failed"
         assert said_next.text == "done", said_next

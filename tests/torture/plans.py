@@ -103,8 +103,10 @@ async def _kills(ground: Ground) -> AsyncIterator[Trial]:
         for number, spot in list(enumerate(spots(calm)))[ground.seed % step :: step]:
             run = ground.run(case, number)
             outcome = OUTCOMES[(number // step + ground.seed) % 2]
-            act = partial(killed, run, ground.url, ground.world(run), spot, outcome)
-            yield Trial(name=f"{case} {spot} {outcome}", seed=ground.seed, act=act)
+            # Each of the four: outcome and event loop.
+            backend = ("asyncio", "trio")[(number // step // 2 + ground.seed // 2) % 2]
+            act = partial(killed, run, ground.url, ground.world(run), spot, outcome, backend=backend)
+            yield Trial(name=f"{case} {spot} {outcome} {backend}", seed=ground.seed, act=act)
 
 
 async def _races(ground: Ground) -> AsyncIterator[Trial]:

@@ -1,11 +1,11 @@
-"""Stores that several processes can open, by name: `sqlite:PATH`, `postgres:DSN`."""
+"""Stores that several processes can open, in words: a path, or `postgres SCHEMA DSN`."""
 
 from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from overt.stores import SQLiteStore, Store
 
@@ -13,30 +13,25 @@ VARIABLE = "OVERT_TEST_POSTGRES"
 """Holds the DSN of a database that tests may write to."""
 
 
-def open_store(url: str) -> Store:
+def open_store(place: str) -> Store:
     """Open a store for this process."""
-    kind, _, rest = url.partition(":")
-    if kind == "sqlite":
-        return SQLiteStore(rest)
-    if kind == "postgres":
-        return _postgres()(rest)
-    raise ValueError(f"no store {url!r}: sqlite:PATH or postgres:DSN")
+    if place.startswith("postgres "):
+        _, schema, dsn = place.split(" ", 2)
+        found: Store = _stores().PostgresStore(dsn, schema=schema)
+        return found
+    return SQLiteStore(place)
 
 
-def url_of(kind: str, folder: Path) -> str:
-    """Name a store of this kind; `folder` is for one that is a file."""
-    return f"postgres:{os.environ[VARIABLE]}" if kind == "postgres" else f"{kind}:{folder / 'runs.db'}"
+def place_of(kind: str, folder: Path, *, schema: str = "overt") -> str:
+    """Name a store of this kind; `folder` is for one that is a file, `schema` for one in a database."""
+    return f"postgres {schema} {os.environ[VARIABLE]}" if kind == "postgres" else str(folder / "runs.db")
 
 
 def available() -> tuple[str, ...]:
     """The kinds several processes can open here."""
-    try:
-        _postgres()
-    except (AttributeError, ImportError):
-        return ("sqlite",)
-    return ("sqlite", "postgres") if os.environ.get(VARIABLE) else ("sqlite",)
+    ready = os.environ.get(VARIABLE) and hasattr(_stores(), "PostgresStore")
+    return ("sqlite", "postgres") if ready else ("sqlite",)
 
 
-def _postgres() -> Callable[[str], Store]:
-    found: Callable[[str], Store] = importlib.import_module("overt.stores").PostgresStore
-    return found
+def _stores() -> Any:
+    return importlib.import_module("overt.stores")
