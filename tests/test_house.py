@@ -263,6 +263,7 @@ HEAVY = (
     "sqlite3",
     "ssl",
     "openai",
+    "psycopg",
     "httpx2",
     "anthropic",
     "starlette",
