@@ -274,6 +274,7 @@ HEAVY = (
     "sqlite3",
     "ssl",
     "openai",
+    "psycopg",
     "httpx2",
     "anthropic",
     "starlette",

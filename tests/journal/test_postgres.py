@@ -12,6 +12,7 @@ from pathlib import Path
 import anyio
 import psycopg
 import pytest
+from tests.journal.test_postgres_thread import blocked, hold
 from tests.postgres import Place
 from tools.postgres import Server
 
@@ -204,6 +205,25 @@ async def test_an_upgrade_happens_once_and_whole(postgres: Place, monkeypatch: p
         assert postgres.sql("SELECT * FROM meta") == [("overt", 2, 0)]
         assert postgres.sql("SELECT position, note FROM runs") == [(7, None)]
     await refused(postgres.store(), "newer release", kind=UnsupportedSchema)
+
+
+async def test_an_upgrade_waits_for_transactions_of_an_older_release(
+    postgres: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(postgres)
+    second = ("CREATE TABLE {schema}.more (x int)",)
+    monkeypatch.setattr(_postgres_schema, "_MIGRATIONS", (*_postgres_schema._MIGRATIONS, second))
+    for module in (_postgres_db, _postgres_schema):
+        monkeypatch.setattr(module, "SCHEMA_VERSION", 2)
+    store = postgres.store()
+    with hold(postgres, "run") as older:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(store.read, "run")
+            await blocked(postgres)
+            assert postgres.sql("SELECT schema_version FROM meta") == [(1,)]
+            older.execute("COMMIT")
+    assert postgres.sql("SELECT schema_version FROM meta") == [(2,)]
+    await store.close()
 
 
 async def test_tables_that_are_dropped_while_the_store_is_open(postgres: Place) -> None:

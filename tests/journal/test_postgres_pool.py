@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 
 import anyio
@@ -45,9 +46,16 @@ def pool(server: Server) -> Iterator[str]:
     socket = server.folder / ".s.PGSQL.6432"
     while not socket.exists():
         assert process.poll() is None, "PgBouncer has ended"
+        time.sleep(0.01)
     yield f"host={server.folder} port=6432 user=postgres dbname=postgres"
     process.terminate()
     process.wait()
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """What a pool changes has nothing to do with the event loop."""
+    return "asyncio"
 
 
 @pytest.fixture

@@ -289,6 +289,61 @@ async def test_stores_that_meet_in_two_runs_both_go_on(postgres: Place) -> None:
         await store.close()
 
 
+@asynccontextmanager
+async def slow_creation(place: Place, store: PostgresStore) -> AsyncIterator[list[int | str]]:
+    """Create `run`, and hold that up between the look whether it is there and the insert; its epoch or its error."""
+    place.sql(
+        """
+        CREATE FUNCTION wait_for_test() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN PERFORM pg_advisory_xact_lock_shared(42); RETURN NEW; END $$
+        """,
+        "CREATE TRIGGER wait_for_test BEFORE INSERT ON runs FOR EACH ROW WHEN (NEW.agent = 'slow') "
+        f"EXECUTE FUNCTION {place.schema}.wait_for_test()",
+    )
+    ended: list[int | str] = []
+
+    async def create() -> None:
+        try:
+            claim = await store.create("run", (), agent="slow", owner=OWNER, now=NOW, until=UNTIL)
+            ended.append(claim.epoch)
+        except StoreError as error:
+            ended.append(type(error).__name__)
+
+    with place.connect() as other:
+        other.execute("SELECT pg_advisory_lock(42)")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(create)
+            await blocked(place)
+            yield ended
+            other.execute("SELECT pg_advisory_unlock(42)")
+
+
+async def test_of_two_stores_that_create_a_run_one_is_told_that_it_exists(postgres: Place) -> None:
+    store, other = postgres.store(), postgres.store()
+    await start(other, "first")
+    async with slow_creation(postgres, store) as ended:
+        await start(other)
+    assert ended == ["RunExists"]
+    await store.close()
+    await other.close()
+
+
+async def test_a_run_that_is_deleted_meanwhile_has_a_lower_epoch_than_the_new_one(postgres: Place) -> None:
+    store, other = postgres.store(), postgres.store()
+    await start(other, "first")
+    async with anyio.create_task_group() as tasks, slow_creation(postgres, store) as ended:
+        await start(other)
+
+        async def delete() -> None:
+            await other.delete("run", now=UNTIL)
+
+        tasks.start_soon(delete)
+        await anyio.wait_all_tasks_blocked()
+    assert ended in ([2], ["RunExists"])
+    await store.close()
+    await other.close()
+
+
 async def test_a_deadlock_with_another_program_is_tried_again(
     postgres: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

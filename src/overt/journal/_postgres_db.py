@@ -272,9 +272,10 @@ class PostgresDatabase:
         execute = connection.execute
         with _pipeline(connection):
             if session.deleted:
+                # First, since it waits for those who create runs, and they for a run that is being deleted.
+                execute(statements.raise_deleted, (session.deleted_epoch,))
                 for statement in statements.delete_runs:
                     execute(statement, (sorted(session.deleted),))
-                execute(statements.raise_deleted, (session.deleted_epoch,))
             if session.created:
                 execute(statements.insert_runs, session.columns(session.created))
             if session.changed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import os
 import selectors
@@ -11,11 +10,9 @@ import threading
 import time
 import weakref
 from contextlib import suppress
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
-import anyio
 import psycopg
-from anyio.lowlevel import current_token
 
 from overt.errors import StoreError
 from overt.journal._checks import used_after_close
@@ -23,39 +20,25 @@ from overt.journal._postgres_db import connect
 from overt.journal._postgres_schema import Statements, channel, tag
 from overt.journal._postgres_session import Row
 from overt.journal._postgres_words import NotConnected, explain, is_final, is_lost
+from overt.journal._waiting import Waiter
 
-__all__ = ("Listener", "Waiter")
+__all__ = ("Listener", "Waiting")
 
 _LOOK = 1.0
 """Seconds after which whoever waits is compared with the tables: a notification may be lost, and a pool passes none."""
 
 
-class _TrioToken(Protocol):
-    def run_sync_soon(self, sync_fn: object) -> object: ...
+class Waiting(Waiter):
+    """A task that waits until a run is past a position."""
 
-
-class Waiter:
-    """A task that waits until a run is past a position. Made in its event loop."""
-
-    __slots__ = ("after", "error", "event", "loop", "run_id")
+    __slots__ = ("after", "error", "run_id")
 
     def __init__(self, run_id: str, after: int) -> None:
+        super().__init__()
         self.run_id: Final = run_id
         self.after: Final = after
-        self.loop: Final = current_token().native_token
-        self.event: Final = anyio.Event()
         self.error: StoreError | None = None
-
-    def wake(self, error: StoreError | None = None) -> None:
-        """Let it go on; from any thread."""
-        self.error = error
-        with suppress(
-            RuntimeError
-        ):  # The loop has ended, and the task with it; of trio's error it is the base.
-            if isinstance(self.loop, asyncio.AbstractEventLoop):
-                self.loop.call_soon_threadsafe(self.event.set)
-            else:
-                cast("_TrioToken", self.loop).run_sync_soon(self.event.set)
+        """What it is to raise."""
 
 
 class Listener:
@@ -80,7 +63,7 @@ class Listener:
         self._statements: Final = Statements(schema)
         # Collecting garbage may call `stop` at any allocation, also while this thread holds it.
         self._lock: Final = threading.RLock()
-        self._waiting: Final[dict[str, set[Waiter]]] = {}
+        self._waiting: Final[dict[str, set[Waiting]]] = {}
         """By the tags of their runs."""
         self._stopping = False
         self._bell, self._ear = socket.socketpair()
@@ -91,13 +74,13 @@ class Listener:
         self._thread.start()
         _listeners.add(self)
 
-    def add(self, run_id: str, after: int) -> Waiter:
+    def add(self, run_id: str, after: int) -> Waiting:
         """Return a waiter that is woken when the run is past `after`, or gone, or the server cannot be heard.
 
         Raises:
             StoreError: The store is closed.
         """
-        waiter = Waiter(run_id, after)
+        waiter = Waiting(run_id, after)
         with self._lock:
             if self._stopping:
                 raise used_after_close(self._store)
@@ -108,7 +91,7 @@ class Listener:
                 self._ring()
         return waiter
 
-    def remove(self, waiter: Waiter) -> None:
+    def remove(self, waiter: Waiting) -> None:
         """Forget one that waits no more."""
         with self._lock:
             run = tag(waiter.run_id)
@@ -172,7 +155,7 @@ class Listener:
             return connection
 
     def _listen(self, connection: psycopg.Connection[Row]) -> None:
-        """Wake whoever is concerned until there is nobody left."""
+        """Wake whoever is concerned, until the store is closed or the connection is lost."""
         with selectors.DefaultSelector() as selector:
             selector.register(connection.fileno(), selectors.EVENT_READ)
             selector.register(self._ear, selectors.EVENT_READ)
@@ -213,7 +196,8 @@ class Listener:
         for waiter in waiters:
             # Each task gets an exception, and a traceback, of its own.
             told = explain(error, self._name, run_id=waiter.run_id, committing=False)
-            waiter.wake(told if told is not error else used_after_close(self._store))
+            waiter.error = told if told is not error else used_after_close(self._store)
+            waiter.wake()
 
 
 _listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
