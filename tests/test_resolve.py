@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from contextvars import ContextVar
 from decimal import Decimal
@@ -302,6 +303,24 @@ async def test_what_is_said_of_a_call_is_what_the_tool_would_have_returned(polic
         message = runtime.transcript(result.handle)[2]
         assert message.role == "tool"
         assert (message.text, message.is_error, message.metadata) == (text, is_error, metadata)
+
+
+@KINDS
+async def test_named_fields_are_left_out_of_what_it_says_of_a_call_and_kept_in_a_block(kind: Kind) -> None:
+    """A call is given its result as if the tool had returned it; a block's value is what the tool goes on with."""
+    receipt = json.dumps({"receipt": 7, "card": "4242"})
+    world = World(
+        kind, Succeeded(ToolResult(receipt, metadata={"card": "4242"}) if kind == "reuse" else receipt)
+    )
+    runtime = await cut_off(world, world.agent(), redact=["card"])
+    result = await runtime.recover()
+    assert result.status == "done"
+    shown = tools_said(runtime.transcript(result.handle))
+    assert json.loads(shown[0])["receipt"] == 7
+    journal = "".join(runtime.trace()) + repr(runtime.events())
+    # The block's value is recorded as it is, and what the tool makes of it is a result again.
+    assert ("4242" in journal) == (kind == "once")
+    assert "4242" not in shown[0]
 
 
 async def test_a_replay_gives_what_it_said_with_its_metadata() -> None:

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from pydantic_core import from_json
 
 from overt._canonical import encode, jsonable
+from overt._redaction import Redaction
 from overt.core import inputs as i
 from overt.core.effects import RESOLVER, AskHost
 from overt.core.tree import RequestState
@@ -74,11 +75,15 @@ async def _ask(
         said = await run_user_code(resolve, (doubt,), {}, is_async=_is_async(resolve))
         if said is None:
             return i.HostDone(effect.id)
-        text = encode(_outcome(tool, request.once, said))
+        outcome = _outcome(tool, request.once, said)
+        if request.once is None and driver.crew.redaction is not None:
+            # A call's result, as if the tool had returned it; a block's value is needed to go on.
+            outcome = _redacted(driver.crew.redaction, outcome)
+        text = encode(outcome)
         from_json(text)
     except BaseException as error:  # noqa: BLE001  # a lookup that raises leaves it to others
         await let_through(error, before, driver.host)
-        return i.HostDone(effect.id, None, short(redact(describe(error))))
+        return i.HostDone(effect.id, None, short(redact(driver.crew.redact(describe(error)))))
     return i.HostDone(effect.id, i.AnswerSpec(request.id, True, text, None, RESOLVER))
 
 
@@ -110,6 +115,15 @@ def _outcome(tool: RunnableTool, once: str | None, said: object) -> dict[str, Js
             raise TypeError(
                 f"resolve of {tool.name!r} returned {type(said).__name__}, not Succeeded, Failed, Retry or None"
             )
+
+
+def _redacted(redaction: Redaction, outcome: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    kept = dict(outcome)
+    if isinstance(output := kept.get("output"), str):
+        kept["output"] = redaction.text(output)
+    if "metadata" in kept:
+        kept["metadata"] = redaction.value(kept["metadata"])
+    return kept
 
 
 def _result(tool: RunnableTool, output: object) -> ToolResult:
