@@ -83,7 +83,15 @@ async def test_async_tests_run_on_both_loops(anyio_backend_name: str) -> None:
 
 # ------------------------------------------------------------------ what users see
 
-DOORS = ("overt", "overt.errors", "overt.events", "overt.models", "overt.stores", "overt.testing")
+DOORS = (
+    "overt",
+    "overt.errors",
+    "overt.events",
+    "overt.models",
+    "overt.operations",
+    "overt.stores",
+    "overt.testing",
+)
 
 # Past the first parameter everything is named, but where two belong together as subject and object do.
 TWO_POSITIONAL = {
@@ -93,10 +101,13 @@ TWO_POSITIONAL = {
     "overt.Runtime.run_turn": "handle and prompt",
     "overt.Runtime.spawn": "parent and agent",
     "overt.Runtime.tool_result": "handle and call id",
+    "overt.stores.EncryptedStore": "the store and its key",
     "overt.Runtime.wake": "handle and prompt",
     "overt.ToolContext.once": "label and function",
     "overt.stores.Record": "position and count; one is made for every append",
     "overt.models.register": "provider and factory",
+    "overt.operations.check": "agent and store: who is to go on, and with what",
+    "overt.operations.follow": "store and run id",
     "overt.testing.raw_call": "tool and text, as `call` takes tool and arguments",
 }
 # A store's methods take the run and its records; every implementation follows.
@@ -263,6 +274,7 @@ HEAVY = (
     "sqlite3",
     "ssl",
     "openai",
+    "psycopg",
     "httpx2",
     "anthropic",
     "starlette",

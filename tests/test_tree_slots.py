@@ -154,7 +154,7 @@ async def test_those_that_wait_for_a_slot_outlast_a_cancelled_host() -> None:
         await stage.until(1)
         group.cancel_scope.cancel()
     assert rt.result().status == "interrupted"
-    assert (await store.info("r")).status == "interrupted"
+    assert (await store.info("r")).status == "cut_off"
     for n in (1, 2, 3):
         stage.finish(f"root/lead.1/worker.{n}")
     with anyio.fail_after(10):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from overt.agent import Agent
 from overt.clock import Clock, SystemClock
+from overt.context import ToolContext
 from overt.errors import DefinitionError, MissingDeps, NoModel, OvertError, RunStopped, ToolError, UsageError
 from overt.handle import Handle
 from overt.journal.store import Store
@@ -45,12 +46,13 @@ from overt.policy import (
 )
 from overt.request import Answer, ReplayedCall, Request, WaitFor
 from overt.result import ErrorInfo, Limit, Replay, State, Status, TaskResult, Verdict
-from overt.tool import AnyTool, Tool, ToolContext, ToolDecorator, ToolResult, pending, tool
+from overt.tool import AnyTool, Tool, ToolDecorator, ToolResult, pending, tool
 
 if TYPE_CHECKING:
     from overt.compaction import compactor
     from overt.completion import Attempt, Completion
     from overt.delegate import AgentTool
+    from overt.doubt import Doubt, Failed, Resolution, Resolver, Retry, Succeeded
     from overt.events import Event
     from overt.guardrail import (
         Allow,
@@ -100,10 +102,12 @@ __all__ = (
     "Completion",
     "DefinitionError",
     "Deny",
+    "Doubt",
     "Drift",
     "ErrorInfo",
     "Event",
     "Extend",
+    "Failed",
     "FilePart",
     "Guardrail",
     "GuardrailEvent",
@@ -137,7 +141,10 @@ __all__ = (
     "Replay",
     "ReplayedCall",
     "Request",
+    "Resolution",
+    "Resolver",
     "ResumePolicy",
+    "Retry",
     "Ruling",
     "RunStopped",
     "RunStream",
@@ -147,6 +154,7 @@ __all__ = (
     "Stop",
     "Store",
     "StreamingModel",
+    "Succeeded",
     "Suspend",
     "SystemClock",
     "SystemMessage",
@@ -191,8 +199,10 @@ _LATER = {
     "BeforeTool": "overt.hooks",
     "Completion": "overt.completion",
     "Deny": "overt.guardrail",
+    "Doubt": "overt.doubt",
     "Drift": "overt.upgrade",
     "Event": "overt.events",
+    "Failed": "overt.doubt",
     "Guardrail": "overt.guardrail",
     "GuardrailEvent": "overt.guardrail",
     "Hooks": "overt.hooks",
@@ -204,9 +214,13 @@ _LATER = {
     "OutputGuardrail": "overt.guardrail",
     "PromptEvent": "overt.guardrail",
     "PromptGuardrail": "overt.guardrail",
+    "Resolution": "overt.doubt",
+    "Resolver": "overt.doubt",
+    "Retry": "overt.doubt",
     "Ruling": "overt.guardrail",
     "RunStream": "overt.stream",
     "Runtime": "overt.runtime",
+    "Succeeded": "overt.doubt",
     "TodoItem": "overt.verifiers",
     "ToolOverride": "overt.hooks",
     "Upgrade": "overt.upgrade",

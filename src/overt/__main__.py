@@ -11,8 +11,9 @@ __all__ = ("main",)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0, 1 for a run that failed, 2 for misuse, 130 after Ctrl-C."""
-    from overt.demo import command  # what `--version` does not need
+    """Run the command and return its exit code: 0, 1 for what went wrong, 2 for misuse, 130 after Ctrl-C."""
+    from overt.cli import check  # what `--version` does not need
+    from overt.demo import command
 
     parser = argparse.ArgumentParser(
         prog="overt", description="Agents with nothing to hide.", allow_abbrev=False
@@ -20,8 +21,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"overt {_version()}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     command.add_to(commands)
+    check.add_to(commands)
     arguments = parser.parse_args(argv)
-    return command.run(arguments)
+    return int(arguments.command(arguments))
 
 
 def _version() -> str:

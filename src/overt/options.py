@@ -81,6 +81,11 @@ class Options(TypedDict, Generic[DepsT], total=False):
     """Seconds a driver's claim on the run lasts without renewal; 30 if left out."""
     max_result_chars: int
     """Characters the model sees of one tool result; 100,000 if left out."""
+    redact: Sequence[str]
+    """Names of JSON fields whose values are "[redacted]" in what tools return (text, metadata, errors), in the data of
+    their questions, in `ModelError.detail` and in what guardrails say, for everybody, before anything is recorded.
+    Whole names, whatever their case, at any depth. Arguments, answers, `ctx.once` values and what models write are
+    recorded as they are. Recorded with the run: left out at `open`, the recorded ones hold."""
     upgrade: Upgrade
     """What has changed in the code since runs were stored; for `Runtime.open`, no effect on a run that begins."""
     on_drift: Literal["refuse", "accept"]
@@ -145,6 +150,7 @@ def check_run(
             or (name != "shutdown" and not value)
         ):
             raise DefinitionError(f"option {name!r} has to be a positive number of seconds, not {value!r}")
+    _check_redact(options.get("redact", ()))
     run_id = options.get("run_id", "run")
     if not isinstance(run_id, str) or not run_id.strip():
         raise DefinitionError(f"option 'run_id' has to be a non-empty str, not {run_id!r}")
@@ -155,6 +161,16 @@ def check_run(
                 "give the run deps=…"
             )
         model_of(member, entry=agent, options=options)
+
+
+def _check_redact(given: object) -> None:
+    if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
+        raise DefinitionError(
+            f"option 'redact' has to be a list of field names, not {shown(given)}: redact=[…]"
+        )
+    for name in cast("Sequence[object]", given):
+        if not isinstance(name, str) or not name.strip():
+            raise DefinitionError(f"option 'redact' has to be a list of field names, and has {name!r:.80}")
 
 
 def check_store(store: object) -> None:

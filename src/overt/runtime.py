@@ -71,7 +71,8 @@ class Runtime(Reading[OutputT]):
         policy = ResumePolicy(options.get("resume_policy", ResumePolicy.REWIND))
         self._agent = agent
         _, plan_text = plan_of(agent, options)
-        self._history = history_given(options.get("history", ()))
+        crew = crew_of(agent, options)
+        self._history = history_given(options.get("history", ()), redaction=crew.redaction)
         first = None
         if tree is None:
             tree, log = Tree(), []
@@ -79,7 +80,7 @@ class Runtime(Reading[OutputT]):
                 clean(options.get("run_id") or secrets.token_hex(16)), agent.name, policy.value, plan_text
             )
         self._driver = Driver(
-            crew_of(agent, options),
+            crew,
             MemoryStore() if store is None else store,
             clock,
             private=store is None,
@@ -135,6 +136,8 @@ class Runtime(Reading[OutputT]):
             raise UsageError("Runtime.open needs the store the run is in: store=SQLiteStore(path)")
         check_store(store)
         tree, log = await load(store, run_id)
+        # Named once, they stay unrecorded: whoever goes on with the run need not know of them.
+        given.setdefault("redact", tree.plan.redact)
         runtime = cast("Runtime[T]", cls.__new__(cls))
         runtime._prepare(cast("Agent[Any, Any]", agent), given, tree, log)
         await runtime._expire()
@@ -353,7 +356,7 @@ class Runtime(Reading[OutputT]):
 
         The recorded events past `after` come first, then what happens; the stream ends with the result when the run
         comes to rest, at once where it is at rest. Of a run that has not begun it waits for the beginning. What another
-        process does is seen by opening the run there is.
+        process does is seen with `overt.operations.follow`.
 
         Args:
             after: A position, such as that of the last event that was read.
@@ -456,11 +459,23 @@ class Runtime(Reading[OutputT]):
         When the entry handle's wake is the one `run` began, the whole tree is closed with it: it can be read, but not
         woken again.
 
+        A run that another process drives is interrupted by `store.interrupt(run_id)`, which asks its driver.
+
         Args:
             handle: The handle; `None`: the entry handle.
+
+        Raises:
+            RunConflict: Another driver has the run.
         """
         node = self._entry() if handle is None else self._node(handle)
-        await self._verb(i.Interrupt(node.id), None)
+        try:
+            await self._verb(i.Interrupt(node.id), None)
+        except RunConflict as conflict:
+            raise RunConflict(
+                f"{conflict}; `await store.interrupt({self.id!r})` asks whoever drives it",
+                owner=conflict.owner,
+                until=conflict.until,
+            ) from conflict
 
     async def close(
         self, handle: Handle | str | None = None, *, force: bool = False, reason: str | None = None

@@ -1,4 +1,13 @@
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -10,6 +19,7 @@ from typing import (
     Concatenate,
     Generic,
     Literal,
+    Never,
     ParamSpec,
     Protocol,
     Self,
@@ -26,10 +36,21 @@ from overt.errors import MissingDeps as MissingDeps
 from overt.errors import NoModel as NoModel
 from overt.errors import OvertError as OvertError
 from overt.errors import RunStopped as RunStopped
+from overt.errors import StoreError
 from overt.errors import ToolError as ToolError
 from overt.errors import UsageError as UsageError
 from overt.events import Event as Event
-from overt.stores import Change, Claim, OpenRequest, Owner, Record, RunInfo
+from overt.stores import (
+    Change,
+    Claim,
+    Damage,
+    Interruption,
+    OpenRequest,
+    Owner,
+    PendingRequest,
+    Record,
+    RunInfo,
+)
 
 DepsT = TypeVar("DepsT", default=None)
 CtxT = TypeVar("CtxT", covariant=True, default=object)
@@ -40,6 +61,8 @@ D = TypeVar("D")
 P = ParamSpec("P")
 R = TypeVar("R")
 ReturnT = TypeVar("ReturnT", covariant=True)
+DoubtDepsT = TypeVar("DoubtDepsT", covariant=True, default=object)
+NeededT = TypeVar("NeededT", default=object)
 
 # ---------------------------------------------------------------- results
 
@@ -220,6 +243,31 @@ class ToolContext(Generic[CtxT]):
     ) -> Answer[JsonValue]: ...
     async def once(self, label: str, fn: Callable[[], Awaitable[T]]) -> T: ...
 
+@dataclass(frozen=True, kw_only=True)
+class Doubt(Generic[DoubtDepsT]):
+    deps: DoubtDepsT
+    run_id: str
+    handle: str
+    tool: str
+    arguments: Mapping[str, JsonValue]
+    idempotency_key: str
+    once: str | None = None
+    attempt: int = 1
+
+@dataclass(frozen=True)
+class Succeeded:
+    output: object = None
+
+@dataclass(frozen=True)
+class Failed:
+    output: object
+
+@dataclass(frozen=True)
+class Retry: ...
+
+Resolution = Succeeded | Failed | Retry
+Resolver = Callable[[Doubt[D]], Resolution | Awaitable[Resolution | None] | None]
+
 class AnyTool(Protocol[ToolDepsT]):
     @property
     def name(self) -> str: ...
@@ -238,6 +286,7 @@ class Tool(Generic[ToolDepsT, P, ReturnT]):
         description: str | None = None,
         on_replay: Literal["rerun", "reuse"] = "rerun",
         timeout: float | None = None,
+        resolve: Resolver[ToolDepsT] | None = None,
         _frame: FrameType | None = None,
     ) -> None: ...
     __wrapped__: Callable[P, ReturnT]
@@ -254,6 +303,8 @@ class Tool(Generic[ToolDepsT, P, ReturnT]):
     @property
     def timeout(self) -> float | None: ...
     @property
+    def resolve(self) -> Resolver[ToolDepsT] | None: ...
+    @property
     def spec(self) -> ToolSpec: ...
     @property
     def is_async(self) -> bool: ...
@@ -263,13 +314,21 @@ class Tool(Generic[ToolDepsT, P, ReturnT]):
     def bind(self, canonical: str) -> tuple[tuple[Any, ...], dict[str, Any]]: ...
     def as_result(self, value: object) -> ToolResult: ...
 
-class ToolDecorator(Protocol):
+class ToolDecorator(Protocol[NeededT]):
     @overload
     def __call__(
-        self, fn: Callable[Concatenate[ToolContext[D], P], R], /
+        self: ToolDecorator[object], fn: Callable[Concatenate[ToolContext[D], P], R], /
     ) -> Tool[D, Concatenate[ToolContext[D], P], R]: ...
     @overload
-    def __call__(self, fn: Callable[P, R], /) -> Tool[object, P, R]: ...
+    def __call__(
+        self, fn: Callable[Concatenate[ToolContext[NeededT], P], R], /
+    ) -> Tool[NeededT, Concatenate[ToolContext[NeededT], P], R]: ...
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[ToolContext[Never], P], R], /
+    ) -> Tool[Never, Concatenate[ToolContext[Never], P], R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> Tool[NeededT, P, R]: ...
 
 @overload
 def tool(
@@ -280,7 +339,19 @@ def tool(
     description: str | None = None,
     on_replay: Literal["rerun", "reuse"] = "rerun",
     timeout: float | None = None,
+    resolve: Resolver[D] | None = None,
 ) -> Tool[D, Concatenate[ToolContext[D], P], R]: ...
+@overload
+def tool(  # type: ignore[overload-overlap]  # where the deps do not fit, the next one is not meant
+    fn: Callable[Concatenate[ToolContext[Never], P], R],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    on_replay: Literal["rerun", "reuse"] = "rerun",
+    timeout: float | None = None,
+    resolve: Resolver[D],
+) -> Tool[Never, Concatenate[ToolContext[Never], P], R]: ...
 @overload
 def tool(
     fn: Callable[P, R],
@@ -290,7 +361,8 @@ def tool(
     description: str | None = None,
     on_replay: Literal["rerun", "reuse"] = "rerun",
     timeout: float | None = None,
-) -> Tool[object, P, R]: ...
+    resolve: Resolver[NeededT] | None = None,
+) -> Tool[NeededT, P, R]: ...
 @overload
 def tool(
     *,
@@ -298,7 +370,8 @@ def tool(
     description: str | None = None,
     on_replay: Literal["rerun", "reuse"] = "rerun",
     timeout: float | None = None,
-) -> ToolDecorator: ...
+    resolve: Resolver[NeededT] | None = None,
+) -> ToolDecorator[NeededT]: ...
 
 # ---------------------------------------------------------------- policy
 
@@ -679,6 +752,39 @@ class Store(Protocol):
     async def ask_interrupt(self, run_id: str, *, reason: str = "") -> None: ...
     async def delete(self, run_id: str, *, now: datetime, force: bool = False) -> None: ...
     async def wait(self, run_id: str, *, after: int, timeout: float | None = None) -> int: ...
+    async def pendings(
+        self,
+        *,
+        kind: str | None = None,
+        agent: str | None = None,
+        older_than: datetime | None = None,
+        run_id: str | None = None,
+        limit: int | None = None,
+        on_error: Callable[[str, StoreError], None] | None = None,
+    ) -> tuple[PendingRequest, ...]: ...
+    async def expire_due(
+        self, now: datetime, *, on_error: Callable[[str, StoreError], None] | None = None
+    ) -> tuple[str, ...]: ...
+    async def interrupt(
+        self, run_id: str, *, reason: str | None = None, now: datetime | None = None
+    ) -> Interruption: ...
+    async def abandoned(
+        self, now: datetime, *, agent: str | None = None, limit: int | None = None
+    ) -> tuple[RunInfo, ...]: ...
+    async def prune(
+        self,
+        older_than: datetime,
+        *,
+        status: str | Collection[str] = ("done", "interrupted"),
+        agent: str | None = None,
+        limit: int | None = None,
+        now: datetime | None = None,
+    ) -> tuple[str, ...]: ...
+    async def export_run(self, run_id: str) -> str: ...
+    async def import_run(self, lines: str | Iterable[str], *, now: datetime | None = None) -> str: ...
+    async def verify(
+        self, run_id: str | None = None, *, repair_lists: bool = False, now: datetime | None = None
+    ) -> tuple[Damage, ...]: ...
     async def close(self) -> None: ...
 
 class SystemClock:
@@ -748,6 +854,7 @@ class Options(TypedDict, Generic[DepsT], total=False):
     shutdown: float
     claim: float
     max_result_chars: int
+    redact: Sequence[str]
     retry: RetryPolicy
     upgrade: Upgrade
     on_drift: Literal["refuse", "accept"]

@@ -55,9 +55,18 @@ class Machine(RuleBasedStateMachine):
         hosted=st.sampled_from([(), (), ("a",), ("c",)]),
         closes=st.booleans(),
         on_pending=st.booleans(),
+        resolves=st.sampled_from([(), ("u",), ("ask", "t", "u")]),
     )
     def start(
-        self, root: f.Caps, a: f.Caps, b: f.Caps, policy: str, hosted: Any, closes: bool, on_pending: bool
+        self,
+        root: f.Caps,
+        a: f.Caps,
+        b: f.Caps,
+        policy: str,
+        hosted: Any,
+        closes: bool,
+        on_pending: bool,
+        resolves: tuple[str, ...],
     ) -> None:
         self.given: dict[str, Any] = {
             "caps": {"a": a, "b": b},
@@ -65,6 +74,7 @@ class Machine(RuleBasedStateMachine):
             "hosted": hosted,
             "inbox_cap": 2,
             "on_pending": on_pending,
+            "resolves": resolves,
         }
         self.called = {"b": "b", "c": "c"}
         self.sim = Sim(self.planned(), policy=policy)
@@ -136,10 +146,15 @@ class Machine(RuleBasedStateMachine):
                 self.step(i.OnceBegin(effect.id, "l"))
 
     @precondition(lambda self: self.sim.effects(AskHost))
-    @rule(n=small, ok=st.sampled_from([None, True, False]))
-    def host(self, n: int, ok: bool | None) -> None:
+    @rule(
+        n=small,
+        ok=st.sampled_from([None, True, False]),
+        outcome=st.sampled_from(["succeeded", "failed", "retry"]),
+    )
+    def host(self, n: int, ok: bool | None, outcome: str) -> None:
         effect = self.pick(AskHost, n)
-        self.step(i.HostDone(effect.id, None if ok is None else self.spec(effect.request, ok)))
+        answer = None if ok is None else self.spec(effect.request, ok, outcome)
+        self.step(i.HostDone(effect.id, answer, None if ok is not None or outcome != "failed" else "E: no"))
 
     @precondition(lambda self: self.sim.effects(Notify))
     @rule(n=small)

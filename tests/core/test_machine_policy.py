@@ -54,6 +54,7 @@ class PolicedMachine(Machine):
         delegates=st.sampled_from([{}, {"d": "c"}]),
         guarded=st.sampled_from([True, True, False]),
         closes=st.booleans(),
+        resolves=st.sampled_from([(), ("u",), ("ask", "t", "u")]),
     )
     def start(
         self,
@@ -68,6 +69,7 @@ class PolicedMachine(Machine):
         delegates: dict[str, str],
         guarded: bool,
         closes: bool,
+        resolves: tuple[str, ...],
     ) -> None:
         policed = {
             "guards": ("g",) if guarded else (),
@@ -83,6 +85,7 @@ class PolicedMachine(Machine):
             "hosted": hosted,
             "on_limit": on_limit,
             "on_pending": True,
+            "resolves": resolves,
         }
         self.policed: dict[str, Any] = policed
         self.called = {"b": "b", "c": "c"}

@@ -260,7 +260,7 @@ async def test_it_propagates_is_closed_off_and_recovers(place: Any, way: Any, ki
     if kind != "private":
         info = await options["store"].info(runtime.id)
         assert info.owner is None
-        assert info.status == "interrupted"
+        assert info.status == "cut_off"
     assert (await runtime.recover()).status == "done"
     assert tasks() == before
 

@@ -64,6 +64,26 @@ def test_approval_cli_says_what_is_wrong(
     assert capsys.readouterr().err.startswith(f"{error}: ")
 
 
+def test_approval_queue(play: Play) -> None:
+    started, first, second = play("approval_queue").split("\nJanuary 0")
+    assert started.splitlines() == [
+        "refunds started refund-1: pending",
+        "refunds started refund-2: pending",
+        "invoices started march: pending",
+    ]
+    assert first.splitlines()[1:3] == ["  expired in none", "  removed none"]
+    assert "  march: Pay 900 to the printer? left for later" in first
+    assert first.count(": done") == 2
+    assert second.splitlines()[1:6] == [
+        "  expired in march",
+        "    march: pending (the printer is not paid: expired)",
+        "  removed none",
+        "  march: Pay 70 to the carrier? yes",
+        "    march: done",
+    ]
+    assert second.splitlines()[-2:] == ["  removed refund-1, refund-2", "left: march done"]
+
+
 def test_team_research(play: Play) -> None:
     said, *table = play("team_research").splitlines()
     assert said == "done: Windows came first, then tea, then salt."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tests.golden import changed, policed
+from tests.golden import changed, doubted, policed
 
 from overt import Agent, Answer, Budget, InboxItem, ResumePolicy, Runtime, TaskResult, ToolContext, tool
 from overt.stores import Store
@@ -173,6 +173,7 @@ RUNS = {
         partial(policed.asked, run_id="asked_continue", policy=ResumePolicy.CONTINUE),
         "wired", 500, policed.TELLER, options=policed.options,
     ),
+    "replied": Run(policed.replied, "wired", 1100, policed.TELLER, options=policed.options),
     "prompt_denied": Run(
         policed.prompt_denied, "GuardrailDenied: The prompt was denied by polite: say please.", 0, policed.HERALD,
         "error", policed.options,
@@ -200,5 +201,6 @@ RUNS = {
         "carried", 400, changed.PORTER, options=changed.now,
     ),
     "accepted": Run(changed.accepted, "carried", 300, changed.PORTER_ALONE, options=changed.now),
+    "resolved": Run(doubted.resolved, "paid", 400, doubted.PAYER, options=doubted.options),
     "limit_cut_off": Run(policed.limit_cut_off, "dug", 200, policed.MINER, options=policed.asking),
 }  # fmt: skip

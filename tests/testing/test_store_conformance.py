@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 import anyio.lowlevel
 import pytest
@@ -17,6 +18,7 @@ from overt.journal.store import Change, Claim, Owner, RunInfo
 from overt.journal.wrapper import StoreWrapper
 from overt.stores import MemoryStore, SQLiteStore, Store
 from overt.testing import STORE_CHECKS, STORE_REOPEN_CHECKS, store_conformance
+from overt.testing._store_lists import OPERATIONS
 
 pytestmark = pytest.mark.anyio
 
@@ -222,6 +224,11 @@ class DeletesWhatIsDriven(Sound):
         await self.inner.delete(run_id, now=now, force=True)
 
 
+class NamesAnotherHolder(Sound):
+    async def info(self, run_id: str) -> RunInfo:
+        return replace(await self.inner.info(run_id), holder=Owner(id="somebody"))
+
+
 class NeverCloses(Sound):
     async def close(self) -> None:
         pass
@@ -262,10 +269,31 @@ async def test_a_sound_store_passes() -> None:
         ListsByName,
         DropsTheMark,
         DeletesWhatIsDriven,
+        NamesAnotherHolder,
     ],
 )
 async def test_a_broken_store_is_found(broken: type[Sound]) -> None:
     assert await failures(broken) != []
+
+
+async def test_a_store_that_does_not_derive_is_told_to() -> None:
+    """A class that only has the methods that store; what derives from `Store` has the others."""
+
+    class Alone:
+        def __init__(self) -> None:
+            self.inner = MemoryStore()
+
+        def __getattr__(self, name: str) -> object:
+            if name in OPERATIONS:
+                raise AttributeError(name)
+            return getattr(self.inner, name)
+
+    def make() -> Store:
+        return cast("Store", Alone())
+
+    (check,) = (one for one in STORE_CHECKS if one.name == "has_the_operations")
+    with pytest.raises(AssertionError, match=r"no pendings, .*: derive from overt\.stores\.Store"):
+        await check(make)
 
 
 async def test_the_whole_kit_names_the_check_that_fails() -> None:

@@ -224,9 +224,13 @@ def _call_returned(tree: Tree, fact: f.CallReturned) -> None:
         close_effect(tree, fact.effect)
     if wake.failing is None:
         wake.failing = fact.error
-    call = call_of(wake, fact.call)
+    call, output = call_of(wake, fact.call), fact.output
+    if fact.given:
+        reply = wake.memory[call.key].reply
+        assert reply is not None
+        output = reply
     # What a call is given that cannot be entered is no result that a later attempt could be given.
-    finish(wake, call, fact.output, fact.is_error, fact.metadata, remember=call.error is None)
+    finish(wake, call, output, fact.is_error, fact.metadata, remember=call.error is None)
 
 
 def _call_reused(tree: Tree, fact: f.CallReused) -> None:

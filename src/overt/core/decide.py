@@ -153,7 +153,7 @@ def _wake(d: Desk, inp: i.Wake) -> None:
 
 def _interrupt(d: Desk, inp: i.Interrupt) -> None:
     node = _node(d, inp.handle)
-    if _react(node, "interrupt") or node.live or node.open_requests or d.tree.cut:
+    if _react(node, "interrupt") or node.live or node.open_requests or d.tree.cut or d.tree.ready:
         interrupt(d, node, reason=inp.reason)
 
 
@@ -321,7 +321,7 @@ def _once_end(d: Desk, inp: i.OnceEnd) -> None:
 def _host_done(d: Desk, inp: i.HostDone) -> None:
     effect = d.tree.open.get(inp.effect)
     if isinstance(effect, AskHost):
-        host_done(d, inp, d.tree.requests[effect.request])
+        host_done(d, inp, d.tree.requests[effect.request], effect.by)
 
 
 def _notify_done(d: Desk, inp: i.NotifyDone) -> None:

@@ -246,6 +246,8 @@ class CallReturned(NamedTuple):
     """JSON object."""
     error: ErrorSpec | None = None
     """Why the wake fails once the rest of its batch is through: a hook that saw the result has failed."""
+    given: bool = False
+    """The output is what an answer gave in the tool's place: it stands there, and not a second time here."""
 
 
 class CallReused(NamedTuple):
@@ -292,17 +294,17 @@ class Diverged(NamedTuple):
 
 
 class HostAsked(NamedTuple):
-    """A `wait_for` was asked for an inline answer."""
+    """A `wait_for` was asked for an inline answer, or the tool in doubt what became of its call."""
 
     handle: str
     request: str
     effect: int
     by: str
-    """Id of the handle whose agent carries it, or `root` for the run's."""
+    """Id of the handle whose agent carries it, or `root` for the run's; `resolve` where it is the tool's own lookup."""
 
 
 class HostPassed(NamedTuple):
-    """A `wait_for` gave no answer: the request is parked."""
+    """A `wait_for` gave no answer, or a tool's own lookup: the next is asked, or the request is parked."""
 
     handle: str
     effect: int

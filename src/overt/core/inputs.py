@@ -256,7 +256,7 @@ class OnceEnd(NamedTuple):
 
 
 class HostDone(NamedTuple):
-    """A `wait_for` answered, passed (`answer` is `None`) or raised (`error` says what)."""
+    """Whoever was to answer at once did, passed (`answer` is `None`) or raised (`error` says what)."""
 
     effect: int
     answer: AnswerSpec | None = None

@@ -40,7 +40,7 @@ def settled_before(d: Desk, node: Node, wake: Wake, call: Call) -> bool:
         metadata: dict[str, object] = {"replied": True}
         if given is not None and given.by is not None:
             metadata["by"] = given.by
-        d.emit(f.CallReturned(node.id, call.id, 0, memory.reply, False, json.dumps(metadata)))
+        d.emit(f.CallReturned(node.id, call.id, metadata=json.dumps(metadata), given=True))
         return True
     asked = None if memory.guard is None else d.tree.requests[memory.guard]
     if asked is not None and asked.status == "cancelled":
@@ -78,7 +78,12 @@ def checks_ruled(d: Desk, inp: ChecksRuled, node: Node, wake: Wake, calls: Seque
 
 
 def unasked(ruling: f.RulingSpec) -> f.RulingSpec:
-    """Return a ruling as it is recorded: what it asks is in the fact that asks it, and not twice in the journal."""
+    """Return a ruling as it is recorded: what it asks or gives is in the fact that does, and not twice in the journal.
+
+    That a hook gave something is still to be seen: a ruling nothing came of has the hook asked again.
+    """
+    if ruling.output is not None:
+        return ruling._replace(output="", is_error=False, metadata=None)
     return ruling if ruling.question is None else ruling._replace(question=None)
 
 

@@ -50,6 +50,7 @@ class RequestState:
         "limit",
         "once",
         "question",
+        "resolve_error",
         "slot",
         "status",
         "wake",
@@ -73,6 +74,8 @@ class RequestState:
         """The open `AskHost` effect, or 0."""
         self.host_error: str | None = None
         """What a `wait_for` raised instead of answering."""
+        self.resolve_error: str | None = None
+        """What a tool's own lookup raised instead of saying what became of its call."""
         self.guard: bool = False
         """Whether a guardrail asks about the call, and not the tool."""
         self.about: str | None = None
@@ -247,8 +250,11 @@ class Wake:
         """Whether the guardrails have let it pass."""
         self.verdicts: list[tuple[bool, str, int]] = []
         """The gate's judgements of this attempt."""
-        self.extended: str | None = None
-        """The cap that was just raised or decided upon: where it still stops the wake, the wake stops."""
+        self.extended: tuple[str, str, str] | None = None
+        """The cap that was just decided upon: limit, whose, and what was spent of it.
+
+        Where it still stops the wake, the wake stops; what it has left room for, others may have taken.
+        """
         self.failing: ErrorSpec | None = None
         """Why the wake fails once its batch is through."""
         self.offers: tuple[str, ...] | None = None

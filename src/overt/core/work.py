@@ -16,7 +16,7 @@ from overt.core.suspension import ask_doubt
 from overt.core.tree import Call, CallState, Node, Wake
 from overt.result import Limit, State
 
-__all__ = ("consider_all", "replied")
+__all__ = ("consider_all", "is_ready", "replied")
 
 
 READY = (CallState.NEW, CallState.DONE, CallState.REFUSED, CallState.FINAL)
@@ -44,13 +44,20 @@ def _consider(d: Desk, node: Node) -> None:
         _drop_questions(d, node, wake)
     if node.state is State.RUNNING:
         _advance(d, node, wake)
-    elif (
-        node.state is State.SUSPENDED
+    elif is_ready(node):
+        go_on(d, node)
+
+
+def is_ready(node: Node) -> bool:
+    """Whether a handle is parked and waits for nothing any more."""
+    wake = node.wake
+    return (
+        wake is not None
+        and node.state is State.SUSPENDED
         and node.queued is None
         and wake.asks is None
         and all(c.state in READY for c in wake.batch or ())
-    ):
-        go_on(d, node)
+    )
 
 
 def _drop_questions(d: Desk, node: Node, wake: Wake) -> None:

@@ -56,6 +56,7 @@ def add_to(commands: Any) -> None:
         metavar="FOLDER",
         help="go on with a run that was kept or interrupted, or show it",
     )
+    parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

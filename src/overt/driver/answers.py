@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from overt._canonical import encode, jsonable
+from overt._canonical import encode, faithful
 from overt.errors import InvalidAnswer
 from overt.request import Answer, Request
 
@@ -35,7 +35,7 @@ def text_of(answer: Answer[Any]) -> str | None:
     if answer.data is None:
         return None
     try:
-        text = encode(jsonable(answer.data, "$.data"))
+        text = encode(faithful(answer.data, "$.data"))
         from_json(text)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidAnswer(

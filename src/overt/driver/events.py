@@ -233,8 +233,8 @@ class EventFold:
 
     def call_returned(self, fact: f.CallReturned) -> e.Event:
         call = self._seen.call(fact.handle, fact.call)
-        self._seen.returned(fact, call)
-        return self._finished(fact.handle, call, fact.output, fact.is_error, fact.metadata)
+        output = self._seen.returned(fact, call)
+        return self._finished(fact.handle, call, output, fact.is_error, fact.metadata)
 
     def call_reused(self, fact: f.CallReused) -> e.Event:
         call = self._seen.call(fact.handle, fact.call)

@@ -80,13 +80,13 @@ class Holder(Intake):
             try:
                 await self._unbroken(partial(self.tenure.take, self.tree, self.log, force=force))
             finally:
+                # Whoever moved it on may have had other agents, and other rules for them.
                 self._moved = self._moved or len(self.log) != known
             if self.listeners:
                 self.catching_up = True
                 self._tell(self.log[known:])
                 self.catching_up = False
             if self._moved:
-                # Whoever moved it on may have had other agents, and other rules for them.
                 await self._check_fit()
             self._keep()
             self._next = self.tree.next_effect
@@ -138,7 +138,7 @@ class Holder(Intake):
                     return
                 await self.tenure.renew(self.tree.run_id)
                 if self.tenure.mark is not None:
-                    await self.step(self.obeying())
+                    self._obey()
         except Exception as error:  # noqa: BLE001  # a store that cannot be asked is as good as lost
             self._break(error)
         finally:

@@ -94,6 +94,10 @@ class Intake(ABC):
     def _look(self) -> None: ...
 
     @abstractmethod
+    def _obey_anew(self) -> None:
+        """Take the run again and do what was asked, unless somebody else has."""
+
+    @abstractmethod
     def _may_release(self) -> bool: ...
 
     @property
@@ -236,7 +240,12 @@ class Intake(ABC):
             while self._queue:
                 slot = self._queue.popleft()
                 slots.append(slot)
-                obeys = obeys or (type(slot.input) is i.Interrupt and slot.input.asked)
+                if type(slot.input) is i.Interrupt and slot.input.asked:
+                    if not self.tenure.held:
+                        # The run was given up with the append that brought the mark, and may be another driver's.
+                        self._obey_anew()
+                        continue
+                    obeys = True
                 first = self.tree.next_effect
                 try:
                     facts = slot.facts = decide(self.tree, slot.input, now)

@@ -39,7 +39,7 @@ from overt.driver.standing import has_cut, has_notices
 from overt.driver.tenure import Tenure
 from overt.driver.toolcall import perform_tool
 from overt.driver.watches import Watch
-from overt.errors import StoreError, UsageError
+from overt.errors import SpecDrift, StoreError, UsageError
 from overt.journal.loading import Log
 from overt.journal.store import Store
 from overt.message import Model
@@ -148,7 +148,7 @@ class Driver(Holder):
                 else:
                     self._set_going(effect, owner)
         self._next = tree.next_effect
-        if tree.has_wall:
+        if tree.has_wall or tree.expiring or self._alarm.wound:
             self._alarm.wind(self, working=self._at_work > 0)
         if self._watches:
             self._look()
@@ -161,6 +161,21 @@ class Driver(Holder):
 
     def _look(self, *, stopped: bool = False) -> None:
         self._watches.wake(stopped=stopped or self._stopped())
+
+    def _obey_anew(self) -> None:
+        self._at_work += 1
+        self.spawn(self._take_and_obey)
+
+    async def _take_and_obey(self) -> None:
+        try:
+            await self.decided(_nothing)
+            if self._may_release():
+                await self.release()
+        except (StoreError, SpecDrift):
+            pass  # the mark is there for whoever takes the run next
+        finally:
+            self._at_work -= 1
+            self._look()
 
     def _stopped(self) -> bool:
         return self._group is None or self.broken is not None or self.fatal is not None
@@ -483,3 +498,7 @@ class Driver(Holder):
         if exc[0] is None:
             self._raise_outcome(None)
         self.fatal = None
+
+
+async def _nothing() -> None:
+    """Taking the run is all there is to do."""

@@ -17,6 +17,7 @@ from overt._frozen import trusted
 from overt.core import facts as f
 from overt.core.origins import TASK, identify, origins_of, with_agent
 from overt.core.plan import load_plan
+from overt.core.render import reply_of
 from overt.core.tree import Checkpoint, Memory, Node, Once, Tree, Wake
 from overt.message import ToolCall
 
@@ -52,7 +53,7 @@ class SeenCall:
 class Asked:
     """A request, and the call that waits for its answer."""
 
-    __slots__ = ("call", "expires_at", "kind", "memory", "once")
+    __slots__ = ("call", "expires_at", "guard", "kind", "memory", "once")
 
     def __init__(self, question: f.Question, call: SeenCall | None, memory: Memory | None) -> None:
         self.kind: str = question.kind
@@ -60,6 +61,7 @@ class Asked:
         self.call: SeenCall | None = call
         self.memory: Memory | None = memory
         self.once: str | None = None
+        self.guard: bool = False
 
 
 class Seen:
@@ -292,12 +294,16 @@ class Seen:
         if memory is not None and fact.asked:
             memory.unsettled = False
 
-    def returned(self, fact: f.CallReturned, call: SeenCall) -> None:
-        """A call has its result."""
+    def returned(self, fact: f.CallReturned, call: SeenCall) -> str:
+        """A call has its result; return its output."""
         self._entered.pop(fact.effect, None)
         memory = self.memory(fact.handle, call)
+        output = fact.output
+        if fact.given and memory is not None and memory.reply is not None:
+            output = memory.reply
         if memory is not None and not call.barred:
-            _remember(memory, fact.output, is_error=fact.is_error, metadata=fact.metadata)
+            _remember(memory, output, is_error=fact.is_error, metadata=fact.metadata)
+        return output
 
     def memory(self, handle: str, call: SeenCall) -> Memory | None:
         """Return what is known of a call over all attempts; `None` of one that cannot be entered."""
@@ -320,11 +326,11 @@ class Seen:
         memory = self.memory(fact.handle, call)
         self._entered.pop(fact.effect, None)
         asked = self.asked[fact.request] = Asked(fact.question, call, memory)
-        asked.once = fact.once
+        asked.once, asked.guard = fact.once, fact.guard
         if memory is None:
             return
         if fact.guard:
-            memory.edit = None
+            memory.edit = memory.reply = None
         elif asked.kind != "in_doubt":
             memory.unsettled = False
 
@@ -341,6 +347,8 @@ class Seen:
             call = asked.call
             if fact.args != (call.args if call.edit is None else call.edit):
                 asked.memory.edit = call.edit = fact.args
+        elif fact.ok and asked.guard and asked.memory is not None:
+            asked.memory.reply = reply_of(data)
         return asked
 
 
@@ -394,4 +402,12 @@ def _resolve(memory: Memory, label: str | None, data: Mapping[str, JsonValue]) -
         text = "" if output is None else output
         if not isinstance(text, str):
             text = json.dumps(text, separators=(",", ":"), ensure_ascii=False)
-        _remember(memory, text, is_error=outcome == "failed", metadata=None)
+        metadata = data.get("metadata")
+        _remember(
+            memory,
+            text,
+            is_error=outcome == "failed",
+            metadata=None
+            if metadata is None
+            else json.dumps(metadata, separators=(",", ":"), ensure_ascii=False),
+        )

@@ -4,39 +4,31 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+from overt.errors import JournalCorrupt
 from overt.journal._checks import claim_conflict, not_found
+from overt.journal._times import micros, moment, moment_or_none
+from overt.journal.reports import Damage
 from overt.journal.store import OpenRequest, Owner, RunInfo
 
 __all__ = (
     "delete",
+    "faults",
     "first_epoch",
     "held",
     "info",
-    "micros",
-    "moment",
     "record",
     "requests",
     "runs",
 )
 
-_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _INFO = (
-    "SELECT run_id, position, epoch, owner_id, until, status, agent, created, updated, interrupt FROM runs"
+    "SELECT run_id, position, epoch, until, status, agent, created, updated, interrupt, "
+    "owner_id, owner_host, owner_pid, owner_started FROM runs"
 )
-
-
-def micros(at: datetime) -> int:
-    """Microseconds since 1970; a float of seconds would not keep them."""
-    return (at - _ZERO) // _MICROSECOND
-
-
-def moment(at: int | None) -> datetime | None:
-    """The time `micros` was given."""
-    return None if at is None else _ZERO + at * _MICROSECOND
 
 
 def first_epoch(connection: sqlite3.Connection) -> int:
@@ -59,19 +51,28 @@ def info(connection: sqlite3.Connection, run_id: str, path: Path) -> RunInfo:
     return _info(row)
 
 
-def _info(row: tuple[str, int, int, str | None, int | None, str, str, int, int, str | None]) -> RunInfo:
-    return RunInfo(
-        run_id=row[0],
-        position=row[1],
-        epoch=row[2],
-        owner=row[3],
-        until=moment(row[4]),
-        status=row[5],
-        agent=row[6],
-        created=_ZERO + row[7] * _MICROSECOND,
-        updated=_ZERO + row[8] * _MICROSECOND,
-        interrupt=row[9],
-    )
+def _info(row: tuple[Any, ...]) -> RunInfo:
+    run_id, position, epoch, until, status, agent, created, updated, interrupt, *owner = row
+    try:
+        return RunInfo(
+            run_id=run_id,
+            position=position,
+            epoch=epoch,
+            owner=owner[0],
+            holder=_owner(*owner),
+            until=moment_or_none(until),
+            status=status,
+            agent=agent,
+            created=moment(created),
+            updated=moment(updated),
+            interrupt=interrupt,
+        )
+    except (TypeError, OverflowError) as error:
+        raise JournalCorrupt(f"run {run_id!r}: its head is damaged ({type(error).__name__})") from error
+
+
+def _owner(id: str | None, host: str, pid: int, started: str) -> Owner | None:
+    return None if id is None else Owner(id=id, host=host, pid=pid, started=started)
 
 
 def held(
@@ -89,9 +90,13 @@ def held(
     ).fetchone()
     if row is None:
         raise not_found(run_id, path)
-    held_by = None if row[2] is None else Owner(id=row[2], host=row[3], pid=row[4], started=row[5])
     refused = claim_conflict(
-        run_id, held_by=held_by, held_until=moment(row[1]), owner=owner, now=now, force=force
+        run_id,
+        held_by=_owner(*row[2:6]),
+        held_until=moment_or_none(row[1]),
+        owner=owner,
+        now=now,
+        force=force,
     )
     if refused is not None:
         raise refused
@@ -168,11 +173,31 @@ def requests(
             request=row[1],
             kind=row[2],
             agent=row[3],
-            asked_at=_ZERO + row[4] * _MICROSECOND,
-            expires_at=moment(row[5]),
+            asked_at=moment(row[4]),
+            expires_at=moment_or_none(row[5]),
         )
         for row in rows
     ]
+
+
+def faults(connection: sqlite3.Connection) -> list[Damage]:
+    """What is wrong with the file, and what is in it that belongs to no run."""
+    found = [
+        Damage(run_id=None, what=f"SQLite's integrity check: {text}")
+        for (text,) in connection.execute("PRAGMA integrity_check")
+        if text != "ok"
+    ]
+    for table, what in (
+        ("journal", "there is a journal and no head of it"),
+        ("requests", "open requests are listed and there is no such run"),
+    ):
+        found += [
+            Damage(run_id=run_id, what=what)
+            for (run_id,) in connection.execute(
+                f"SELECT DISTINCT run_id FROM {table} WHERE run_id NOT IN (SELECT run_id FROM runs) ORDER BY run_id"
+            )
+        ]
+    return found
 
 
 def _where(tests: Collection[str]) -> str:

@@ -7,7 +7,7 @@ import sqlite3
 from overt.core.tree import Tree
 from overt.errors import StoreError
 from overt.journal._sqlite_lists import record
-from overt.journal.listing import open_requests_of
+from overt.journal.listing import open_requests_of, run_status
 from overt.journal.loading import Log, fold
 from overt.journal.record import Record
 
@@ -40,7 +40,7 @@ UPDATE runs SET updated = coalesce((
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
-    """Make version 2 of version 1: times, marks, and the list of open requests, which is read off the journals.
+    """Make version 2 of version 1: times, marks, and lists, which are read off the journals.
 
     A damaged journal has its requests in no list; reading it says what is wrong with it, before and after this.
     """
@@ -49,10 +49,8 @@ def upgrade(connection: sqlite3.Connection) -> None:
     for statement in LISTS:
         connection.execute(statement)
     connection.execute(_TIMES)
-    ended = ("done", "interrupted")
-    for (run_id,) in connection.execute(
-        "SELECT run_id FROM runs WHERE status NOT IN (?, ?) ORDER BY run_id", ended
-    ).fetchall():
+    # Version 1 had other words for runs that were cut off, or in which another handle than the entry asks.
+    for (run_id,) in connection.execute("SELECT run_id FROM runs ORDER BY run_id").fetchall():
         tree = Tree()
         rows = connection.execute(
             "SELECT position, count, text FROM journal WHERE run_id = ? ORDER BY position", (run_id,)
@@ -63,3 +61,4 @@ def upgrade(connection: sqlite3.Connection) -> None:
         except (StoreError, sqlite3.Error, TypeError, ValueError):
             continue
         record(connection, run_id, open_requests_of(tree))
+        connection.execute("UPDATE runs SET status = ? WHERE run_id = ?", (run_status(tree), run_id))

@@ -7,22 +7,35 @@ from collections.abc import Iterator, Sequence
 from overt.core import facts as f
 from overt.core.suspension import when
 from overt.core.tree import RequestState, Tree
+from overt.core.work import is_ready
 from overt.journal.store import Change, OpenRequest
 
-__all__ = ("change_of", "open_requests_of", "run_status")
+__all__ = ("ENDED", "UNFINISHED", "change_of", "open_requests_of", "run_status")
+
+ENDED = ("done", "interrupted", "closed")
+"""Statuses of runs that have ended."""
+UNFINISHED = ("", "idle", "running", "pending", "ready", "cut_off", "error", "incomplete")
+"""Statuses of runs that may still go on."""
 
 _Listed = f.CallAsked | f.WakeAsked | f.AnswerGiven | f.RequestCancelled
 """Facts that change the list of open requests."""
 
 
 def run_status(tree: Tree) -> str:
-    """Return the run's status for lists: that of the entry handle, `running` while something runs."""
+    """Return the run's status for lists, as `RunInfo.status` describes it."""
     entry = tree.entry
     if tree.root.live and not (entry is not None and entry.wake is not None and entry.wake.cut):
         return "running"
+    # A result calls both of these something else; whoever looks for runs to go on with must not take them for ended
+    # ones, or for ones that wait.
+    if tree.cut:
+        return "cut_off"
+    if tree.ready and any(is_ready(node) for node in tree.ready.values()):
+        return "ready"
     if entry is None or entry.wake is None:
         return "idle"
-    return entry.wake.status or "pending"
+    status = entry.wake.status or "pending"
+    return "pending" if status in ENDED and tree.root.open_requests else status
 
 
 def change_of(tree: Tree, facts: Sequence[f.Fact], *, obeyed: bool = False) -> Change:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from overt.core import facts as f
 from overt.core.apply import apply_all
 from overt.core.suspension import when
 from overt.core.tree import Tree
-from overt.errors import JournalCorrupt
+from overt.errors import JournalCorrupt, StoreError
 from overt.journal.codec import decode
+from overt.journal.encrypted import sealed_as
 from overt.journal.record import Record
 from overt.journal.store import Store
 
-__all__ = ("Log", "fold", "load", "refold", "trace_lines")
+__all__ = ("Log", "fold", "folded", "load", "refold", "trace_lines")
 
 Log = list[tuple[int, int, list[f.Fact]]]
 """Position of the first fact, time, facts: one entry a record."""
@@ -23,9 +26,16 @@ def fold(tree: Tree, log: Log, rec: Record, run_id: str) -> None:
     Raises:
         JournalCorrupt: It does not follow on from the tree.
         UnsupportedSchema: A newer release wrote it.
+        StoreError: It is encrypted, and the store does not decrypt it.
     """
     if rec.position != tree.seq + 1:
         raise JournalCorrupt(f"run {run_id}, position {rec.position}: expected position {tree.seq + 1}")
+    sealed = sealed_as(rec.text)
+    if sealed is not None:
+        raise StoreError(
+            f"run {run_id}, position {rec.position}: the record is encrypted, with key {sealed[1]!r:.20}: wrap the "
+            "store, EncryptedStore(store, key)"
+        )
     at, facts = decode(run_id, rec)
     try:
         apply_all(tree, facts, at)
@@ -56,11 +66,22 @@ async def load(store: Store, run_id: str) -> tuple[Tree, Log]:
         JournalCorrupt: The journal is damaged.
         UnsupportedSchema: A newer release wrote it.
     """
+    return folded(run_id, await store.read(run_id))
+
+
+def folded(run_id: str, records: Iterable[Record]) -> tuple[Tree, Log]:
+    """Rebuild a run from all its records.
+
+    Raises:
+        JournalCorrupt: They are no whole journal of this run.
+        UnsupportedSchema: A newer release wrote them.
+    """
     tree, log = Tree(), Log()
-    for rec in await store.read(run_id):
+    for rec in records:
         fold(tree, log, rec, run_id)
     if tree.run_id != run_id:
-        raise JournalCorrupt(f"run {run_id}, position 1: the journal is of run {tree.run_id!r}")
+        what = f"is of run {tree.run_id!r}" if tree.seq else "is empty"
+        raise JournalCorrupt(f"run {run_id}, position 1: the journal {what}")
     return tree, log
 
 

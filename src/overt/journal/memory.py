@@ -377,6 +377,7 @@ def _info(run_id: str, run: _Run) -> RunInfo:
         position=run.position,
         epoch=run.epoch,
         owner=None if run.owner is None else run.owner.id,
+        holder=run.owner,
         until=run.until,
         status=run.status,
         agent=run.agent,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
+from overt.errors import StoreError
 from overt.journal.record import Record
+from overt.journal.reports import Damage, Interruption, PendingRequest
 
 __all__ = ("Change", "Claim", "ImmediateStore", "OpenRequest", "Owner", "RunInfo", "Store")
 
@@ -79,9 +81,17 @@ class RunInfo:
     epoch: int
     owner: str | None = None
     """Id of the driver that holds the claim, or `None`."""
+    holder: Owner | None = field(default=None, compare=False)
+    """That driver with its process, where the store says so: then a claim of a process that has ended is seen."""
     until: datetime | None = None
     status: str = ""
-    """The status the last append wrote down, for lists; the journal is the truth."""
+    """How the run stood when the last append wrote it down, for lists; the journal is the truth.
+
+    `running`: something runs, or did when its driver died. `pending`: it waits for answers. `ready`: an expiry has
+    answered for somebody, and what follows has not run. `cut_off`: its host was cancelled. `done`, `interrupted`,
+    `closed`: the entry handle's result says so, and no other handle asks. `error`, `incomplete`: that result says so.
+    `idle`: no handle has had work. Empty: it has only been created.
+    """
     agent: str = ""
     """Name of the entry agent."""
     created: datetime
@@ -98,6 +108,10 @@ class Store(Protocol):
     Every method may raise `StoreError`; none leaves half of a change. All times are aware and come from the
     caller's clock, so a store needs none. A call that is cancelled happens whole or not at all, and the caller
     cannot know which: read again before going on.
+
+    A store of your own derives from this class, or from `StoreWrapper`. It writes `close` and the methods up to
+    `delete`; `wait` and the operations from `pendings` on come with the class. A class that only has the same methods
+    is driven as well, but has no operations.
     """
 
     async def create(
@@ -273,6 +287,202 @@ class Store(Protocol):
                 await anyio.sleep(POLL)
                 position = (await self.info(run_id)).position
         return position
+
+    # ------------------------------------------------------------ operations, made of the methods above
+
+    async def pendings(
+        self,
+        *,
+        kind: str | None = None,
+        agent: str | None = None,
+        older_than: datetime | None = None,
+        run_id: str | None = None,
+        limit: int | None = None,
+        on_error: Callable[[str, StoreError], None] | None = None,
+    ) -> tuple[PendingRequest, ...]:
+        """Return open requests across runs by the time they were asked, oldest first: the approval queue.
+
+        Reads the journals of the runs that have one, each once, and needs no agent. What has its answer by then is
+        left out.
+
+        Args:
+            kind: Only those of this kind.
+            agent: Only those this agent asks.
+            older_than: Only those asked before this time.
+            run_id: Only those of this run.
+            limit: At most so many.
+            on_error: Told the id of a run that cannot be read, and why; the others are returned. `None`: it is raised.
+
+        Raises:
+            JournalCorrupt: A run that asks is damaged; names run and position.
+            UnsupportedSchema: A newer release wrote one.
+        """
+        from overt.journal.operations import pendings
+
+        return await pendings(
+            self,
+            kind=kind,
+            agent=agent,
+            older_than=older_than,
+            run_id=run_id,
+            limit=limit,
+            on_error=on_error,
+        )
+
+    async def expire_due(
+        self, now: datetime, *, on_error: Callable[[str, StoreError], None] | None = None
+    ) -> tuple[str, ...]:
+        """Answer `ok=False, reason="expired"` for every request whose time is over, in runs that nobody drives.
+
+        A run that is driven is left to its driver. What follows from the answers runs when the host goes on with the
+        runs: `Runtime.open(…).recover()`. Until then those that may go on are listed as `ready`. Any number of
+        processes may call this at once. Durable on return.
+
+        Args:
+            now: The time (aware). Time never goes back: in a run whose last fact is later, that one counts.
+            on_error: Told the id of a run that cannot be read, and why. `None`: the first such error is raised, after
+                all others have been seen to.
+
+        Returns:
+            Ids of the runs something expired in.
+
+        Raises:
+            JournalCorrupt: A run is damaged; names run and position.
+            UnsupportedSchema: A newer release wrote one.
+            UsageError: `now` has no time zone.
+        """
+        from overt.journal.operations import expire_due
+
+        return await expire_due(self, now, on_error=on_error)
+
+    async def interrupt(
+        self, run_id: str, *, reason: str | None = None, now: datetime | None = None
+    ) -> Interruption:
+        """Interrupt a run from anywhere, without its agents. See `Runtime.interrupt` for what that ends.
+
+        A run that nobody drives is interrupted now, one whose driver died included. Of one that is driven the driver
+        is asked: it obeys at its next step, or when it renews its claim. Durable on return, either way.
+
+        Args:
+            run_id: The run.
+            reason: Kept in the journal and in the result; `None`: none.
+            now: The time (aware), which says whether a claim has run out; `None`: the machine's.
+
+        Raises:
+            RunNotFound: No such run.
+            JournalCorrupt: The journal is damaged. That it is to be interrupted is noted all the same; so too for
+                `UnsupportedSchema`.
+        """
+        from overt.journal.operations import interrupt
+
+        return await interrupt(self, run_id, reason=reason, now=now)
+
+    async def abandoned(
+        self, now: datetime, *, agent: str | None = None, limit: int | None = None
+    ) -> tuple[RunInfo, ...]:
+        """List runs whose driver is gone in the middle of its work: `Runtime.open(…).recover()` goes on with one.
+
+        A driver is gone when its claim has run out, or when its process has ended, where that can be seen. Runs whose
+        host was cancelled are listed as `cut_off`, and are not among these.
+
+        Args:
+            now: The time (aware).
+            agent: Only runs of this entry agent.
+            limit: At most so many.
+        """
+        from overt.journal.operations import abandoned
+
+        return await abandoned(self, now, agent=agent, limit=limit)
+
+    async def prune(
+        self,
+        older_than: datetime,
+        *,
+        status: str | Collection[str] = ("done", "interrupted"),
+        agent: str | None = None,
+        limit: int | None = None,
+        now: datetime | None = None,
+    ) -> tuple[str, ...]:
+        """Remove runs for good whose last append is before a time; never one that is driven.
+
+        Args:
+            older_than: The time (aware).
+            status: Which runs, by `RunInfo.status`; others than those that have ended only where they are named.
+            agent: Only runs of this entry agent.
+            limit: At most so many.
+            now: The time (aware), which says whether a claim has run out; `None`: the machine's.
+
+        Returns:
+            Ids of the runs that were removed.
+        """
+        from overt.journal.operations import prune
+
+        return await prune(self, older_than, status=status, agent=agent, limit=limit, now=now)
+
+    async def export_run(self, run_id: str) -> str:
+        """Return a run as JSON lines: one that says what follows, then one a record, exactly as it is stored.
+
+        Returns:
+            Lines that `import_run` of any store reads. They hold all that is in the journal, in plain text.
+
+        Raises:
+            RunNotFound: No such run.
+            JournalCorrupt: The journal is damaged.
+            UnsupportedSchema: A newer release wrote it.
+        """
+        from overt.journal.transfer import export_run
+
+        return await export_run(self, run_id)
+
+    async def import_run(self, lines: str | Iterable[str], *, now: datetime | None = None) -> str:
+        """Take over a run that was exported. All of it is checked before anything is written.
+
+        It keeps its id: the ids of its requests and its idempotency keys are made of that, so a copy under another one
+        would be another run. Nobody drives it; where it was at work when it was exported, `abandoned` lists it. Whoever
+        goes on with both the copy and the original does everything twice, under the same keys. Durable on return.
+
+        Args:
+            lines: What `export_run` returned, or its lines.
+            now: The time (aware), for the claim while it is written; `None`: the machine's.
+
+        Returns:
+            The run's id.
+
+        Raises:
+            RunExists: The store has a run of this id.
+            UsageError: This is no exported run.
+            JournalCorrupt: A line is damaged, or lines are missing; names the line.
+            UnsupportedSchema: A newer release wrote it.
+        """
+        from overt.journal.transfer import import_run
+
+        return await import_run(self, lines, now=now)
+
+    async def verify(
+        self, run_id: str | None = None, *, repair_lists: bool = False, now: datetime | None = None
+    ) -> tuple[Damage, ...]:
+        """Read everything and return what is wrong: damaged journals, and lists that say otherwise than these.
+
+        Of a store in a file or database that is looked over too, unless `run_id` is given. Runs may be driven
+        meanwhile.
+
+        Args:
+            run_id: Only this run; `None`: all.
+            repair_lists: Write the lists anew, from the journals, of runs that nobody drives. Journals are never
+                changed.
+            now: The time (aware), which says whether a claim has run out; `None`: the machine's.
+
+        Raises:
+            RunNotFound: No run `run_id`.
+            StoreError: The store cannot be read at all.
+        """
+        from overt.journal.verifying import verify
+
+        return await verify(self, run_id=run_id, repair_lists=repair_lists, now=now)
+
+    async def _verify_file(self) -> Sequence[Damage]:
+        """Return what is wrong with the file or database beside single runs; for stores to override."""
+        return ()
 
     async def close(self) -> None:
         """Finish what is under way, then let go of files and threads.

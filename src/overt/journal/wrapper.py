@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from overt.journal.record import Record
+from overt.journal.reports import Damage
 from overt.journal.store import Change, Claim, OpenRequest, Owner, RunInfo, Store
 
 __all__ = ("StoreWrapper",)
@@ -15,6 +16,7 @@ __all__ = ("StoreWrapper",)
 class StoreWrapper(Store):
     """Passes every call on to `inner`, with its errors. Derive from it and override what is to be different.
 
+    Operations such as `pendings` and `export_run` are made of the calls of this store, so they see what it shows.
     `close` closes `inner`.
     """
 
@@ -111,6 +113,9 @@ class StoreWrapper(Store):
     async def wait(self, run_id: str, *, after: int, timeout: float | None = None) -> int:
         """`wait` of the inner store."""
         return await self.inner.wait(run_id, after=after, timeout=timeout)
+
+    async def _verify_file(self) -> Sequence[Damage]:
+        return await self.inner._verify_file()
 
     async def close(self) -> None:
         """`close` of the inner store."""

@@ -26,6 +26,9 @@ from overt.testing._store_checks import (
 __all__ = ("LIST_CHECKS", "LIST_REOPEN_CHECKS")
 
 SECOND = timedelta(seconds=1)
+OPERATIONS = (
+    "pendings", "expire_due", "interrupt", "abandoned", "prune", "export_run", "import_run", "verify",
+)  # fmt: skip
 
 
 def _asked(
@@ -64,6 +67,32 @@ async def _lists_runs(store: Store, _: Callable[[], Store]) -> None:
     expect([one.run_id for one in await store.runs(limit=2)], ["c", "a"], "two runs")
     expect(list(await store.runs(limit=0)), [], "no runs")
     await expect_error(UsageError, "a negative limit", store.runs(limit=-1))
+
+
+async def _says_who_holds_a_run(store: Store, _: Callable[[], Store]) -> None:
+    epoch = await create_run(store, "run", "a")
+    # It may not say so; what it says has to be so.
+    expect((await store.info("run")).holder in (None, ALICE), True, "holder after create")
+    claim = await store.claim("run", owner=BOB, now=UNTIL, until=UNTIL + SECOND)
+    expect(claim.epoch > epoch, True, "epoch of a later claim")
+    expect((await store.info("run")).holder in (None, BOB), True, "holder after a claim")
+    await store.release("run", epoch=claim.epoch)
+    expect((await store.info("run")).holder, None, "holder of a run nobody drives")
+
+
+async def _has_the_operations(store: Store, _: Callable[[], Store]) -> None:
+    missing = [name for name in (*OPERATIONS, "wait") if not callable(getattr(store, name, None))]
+    if missing:
+        raise AssertionError(
+            f"it has no {', '.join(missing)}: derive from overt.stores.Store, which has them"
+        )
+    await create_run(store, "run", "no record of a run")
+    expect(await store.pendings(), (), "requests where no run has one")
+    expect(await store.expire_due(UNTIL), (), "runs in which something expired")
+    expect([one.run_id for one in await store.abandoned(UNTIL)], ["run"], "runs whose driver is gone")
+    expect([one.run_id for one in await store.verify()], ["run"], "damaged runs")
+    expect(await store.prune(UNTIL, status=(), now=UNTIL), (), "runs of no status that were removed")
+    expect(await store.prune(UNTIL, status="", now=UNTIL), ("run",), "runs that were removed")
 
 
 async def _lists_open_requests(store: Store, _: Callable[[], Store]) -> None:
@@ -211,6 +240,8 @@ LIST_CHECKS = tuple(
     StoreCheck(body, needs_reopen=False)
     for body in (
         _lists_runs,
+        _says_who_holds_a_run,
+        _has_the_operations,
         _lists_open_requests,
         _lists_nothing_that_was_refused,
         _carries_the_mark,
