@@ -1,10 +1,11 @@
-# demo   run the demo (installs only what a user needs)
-# test   every gate, then the built wheel in a clean environment, then every test
-# check  every gate: lint format imports contract stubtest mypy pyright verifytypes docs-build
-# docs   build the documentation into site/
-# fix    let ruff repair and format what it can
-# bench  run the benchmarks
-# clean  remove everything that was built
+# demo    run the demo (installs only what a user needs)
+# test    every gate, then the built wheel in a clean environment, then every test
+# check   every gate: lint format imports contract stubtest mypy pyright verifytypes docs-build
+# docs    build the documentation into site/
+# fix     let ruff repair and format what it can
+# bench   run the benchmarks
+# torture kill, stop and race processes for some minutes; tests/torture/__main__.py says how to steer it
+# clean   remove everything that was built
 #
 # Any gate can be called by its own name: make mypy
 
@@ -26,7 +27,7 @@ TYPED := $(shell for d in src tests examples tools benchmarks; do \
 	[ -z "$$(find $$d -name '*.py' 2>/dev/null | head -n 1)" ] || echo $$d; done)
 PENDING := $(shell grep -cvE '^[[:space:]]*(\#|$$)' stubs/pending.txt)
 
-.PHONY: demo test check docs bench fix clean env pytest wheel $(GATES)
+.PHONY: demo test check docs bench torture fix clean env pytest wheel $(GATES)
 .DELETE_ON_ERROR:
 
 demo: $(RUNTIME)
@@ -43,6 +44,9 @@ docs: docs-build
 
 bench: $(RUNTIME)
 	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+torture: $(DEV)
+	@$(BIN)/python -W error -m tests.torture
 
 clean:
 	rm -rf .venv site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

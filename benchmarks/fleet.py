@@ -10,6 +10,7 @@ import gc
 import tempfile
 import tracemalloc
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
@@ -104,7 +105,7 @@ async def measure(args: argparse.Namespace) -> Iterable[Row]:
         await fill(stores["finished"], FEW, finished=False)
         try:
             got = await repeat(
-                {what: lambda store=store: go_on(store) for what, store in stores.items()},
+                {what: partial(go_on, store) for what, store in stores.items()},
                 times=times,
                 warm=warm,
             )

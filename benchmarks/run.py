@@ -27,7 +27,9 @@ MEASURES: list[tuple[str, str, dict[str, str]]] = [
     ("crowd-thinking", "benchmarks.crowd", {"THINK": "0.05"}),
     ("park", "benchmarks.park", {}),
     ("disk", "benchmarks.disk", {}),
+    ("encryption", "benchmarks.encryption", {}),
     ("fleet", "benchmarks.fleet", {}),
+    ("postgres", "benchmarks.postgres", {}),
     ("imports", "benchmarks.imports", {}),
 ]
 HEAD = ("measure", "value", "floor", "ratio", "no gc", "target", "")

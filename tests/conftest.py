@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.postgres import place, postgres, postgres_dsn, server
+
+__all__ = ("anyio_backend", "place", "postgres", "postgres_dsn", "server")
+
 
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:

@@ -8,7 +8,18 @@ from typing import Any
 import anyio
 import pytest
 
-from overt import Agent, Budget, Extend, LimitInfo, ResumePolicy, Suspend, TaskResult, tool
+from overt import (
+    Agent,
+    Allow,
+    Budget,
+    Extend,
+    GuardrailEvent,
+    LimitInfo,
+    ResumePolicy,
+    Suspend,
+    TaskResult,
+    tool,
+)
 from overt.testing import MockModel, call
 from tests.suspend_kit import yes
 
@@ -106,3 +117,30 @@ async def test_an_amount_that_another_has_used_up_is_asked_about_anew(policy: Re
     }  # fmt: skip
     result = await rt.resume(yes(again, 2))
     pair.is_done(result, rt, calls=2)
+
+
+async def test_room_that_another_takes_while_a_call_is_looked_at_again_is_asked_about_anew() -> None:
+    pair = Pair()
+    asked: list[tuple[str, int]] = []
+    taken, raised = anyio.Event(), anyio.Event()
+
+    async def look(event: GuardrailEvent) -> Allow:
+        if event.handle == f"{CHILD}.2":
+            # It is let in by what the other has had the cap raised by.
+            await raised.wait()
+        elif asked:
+            raised.set()
+            await taken.wait()
+        return Allow()
+
+    def on_limit(info: LimitInfo) -> Extend:
+        asked.append((info.handle, int(info.cap)))
+        return Extend(Budget(max_tool_calls=int(info.cap) + 1))
+
+    def closed(_: object, __: str) -> None:
+        taken.set()
+
+    agent = pair.lead.with_team(pair.worker(guardrails=[look], on_close=closed))
+    result, rt = await agent.run("go", budget=Budget(max_tool_calls=2), on_limit=on_limit)
+    pair.is_done(result, rt, calls=1)
+    assert asked == [(f"{CHILD}.1", 2), (f"{CHILD}.1", 3)]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from overt.agent import Agent
 from overt.clock import Clock, SystemClock
+from overt.context import ToolContext
 from overt.errors import DefinitionError, MissingDeps, NoModel, OvertError, RunStopped, ToolError, UsageError
 from overt.handle import Handle
 from overt.journal.store import Store
@@ -45,12 +46,13 @@ from overt.policy import (
 )
 from overt.request import Answer, ReplayedCall, Request, WaitFor
 from overt.result import ErrorInfo, Limit, Replay, State, Status, TaskResult, Verdict
-from overt.tool import AnyTool, Tool, ToolContext, ToolDecorator, ToolResult, pending, tool
+from overt.tool import AnyTool, Tool, ToolDecorator, ToolResult, pending, tool
 
 if TYPE_CHECKING:
     from overt.compaction import compactor
     from overt.completion import Attempt, Completion
     from overt.delegate import AgentTool
+    from overt.doubt import Doubt, Failed, Resolution, Resolver, Retry, Succeeded
     from overt.events import Event
     from overt.guardrail import (
         Allow,
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
     from overt.loop import Loop
     from overt.runtime import Runtime
     from overt.stream import RunStream
+    from overt.upgrade import Drift, Upgrade
     from overt.verifiers import TodoItem, all_todos_done, output_is, todo
 
 __all__ = (
@@ -99,9 +102,12 @@ __all__ = (
     "Completion",
     "DefinitionError",
     "Deny",
+    "Doubt",
+    "Drift",
     "ErrorInfo",
     "Event",
     "Extend",
+    "Failed",
     "FilePart",
     "Guardrail",
     "GuardrailEvent",
@@ -135,7 +141,10 @@ __all__ = (
     "Replay",
     "ReplayedCall",
     "Request",
+    "Resolution",
+    "Resolver",
     "ResumePolicy",
+    "Retry",
     "Ruling",
     "RunStopped",
     "RunStream",
@@ -145,6 +154,7 @@ __all__ = (
     "Stop",
     "Store",
     "StreamingModel",
+    "Succeeded",
     "Suspend",
     "SystemClock",
     "SystemMessage",
@@ -161,6 +171,7 @@ __all__ = (
     "ToolOverride",
     "ToolResult",
     "ToolSpec",
+    "Upgrade",
     "Usage",
     "UsageError",
     "UserMessage",
@@ -188,7 +199,10 @@ _LATER = {
     "BeforeTool": "overt.hooks",
     "Completion": "overt.completion",
     "Deny": "overt.guardrail",
+    "Doubt": "overt.doubt",
+    "Drift": "overt.upgrade",
     "Event": "overt.events",
+    "Failed": "overt.doubt",
     "Guardrail": "overt.guardrail",
     "GuardrailEvent": "overt.guardrail",
     "Hooks": "overt.hooks",
@@ -200,11 +214,16 @@ _LATER = {
     "OutputGuardrail": "overt.guardrail",
     "PromptEvent": "overt.guardrail",
     "PromptGuardrail": "overt.guardrail",
+    "Resolution": "overt.doubt",
+    "Resolver": "overt.doubt",
+    "Retry": "overt.doubt",
     "Ruling": "overt.guardrail",
     "RunStream": "overt.stream",
     "Runtime": "overt.runtime",
+    "Succeeded": "overt.doubt",
     "TodoItem": "overt.verifiers",
     "ToolOverride": "overt.hooks",
+    "Upgrade": "overt.upgrade",
     "all_todos_done": "overt.verifiers",
     "compactor": "overt.compaction",
     "output_is": "overt.verifiers",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections import deque
-from collections.abc import Iterable, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import fields, is_dataclass
-from datetime import datetime
+from datetime import datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
@@ -20,14 +20,27 @@ from typing_extensions import TypeForm
 
 from overt._text import clean
 
-__all__ = ("NotJson", "adapter", "dump_exact", "encode", "jsonable", "load_exact", "parse", "settle")
+__all__ = (
+    "NotJson",
+    "adapter",
+    "dump_exact",
+    "encode",
+    "faithful",
+    "jsonable",
+    "load_exact",
+    "parse",
+    "settle",
+)
 
 
 class NotJson(TypeError):
     """A value has no JSON form, or would not come back from it; the message names the place and the type."""
 
 
+NO_TIME = timedelta(0)
+
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")).encode
+_in_order = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def encode(value: JsonValue) -> str:
@@ -110,17 +123,21 @@ def jsonable(value: object, place: str = "$") -> JsonValue:
         return clean(str.__str__(value))
     if isinstance(value, int):
         return int(value)
-    if isinstance(value, (float, Decimal)):
+    if isinstance(value, Decimal):
+        if not value.is_finite():
+            raise NotJson(f"{place} is {value}: NaN and infinities are no JSON")
+        return str(value)
+    if isinstance(value, float):
         if not math.isfinite(value):
             raise NotJson(f"{place} is {value}: NaN and infinities are no JSON")
-        return float(value) if isinstance(value, float) else str(value)
+        return float(value)
     if isinstance(value, (bytes, bytearray)):
         try:
             return value.decode()
         except UnicodeDecodeError:
             return base64.b64encode(value).decode()
     if isinstance(value, Mapping):
-        return _object(cast("Mapping[object, object]", value), place)
+        return _object(cast("Mapping[object, object]", value), place, jsonable)
     if isinstance(value, (list, tuple, deque)):
         items = cast("Iterable[object]", value)
         return [jsonable(item, f"{place}[{index}]") for index, item in enumerate(items)]
@@ -135,18 +152,20 @@ def jsonable(value: object, place: str = "$") -> JsonValue:
     return _other(value, place)  # pyright: ignore[reportUnknownArgumentType]  # narrowed by is_dataclass
 
 
-def _object(value: Mapping[object, object], place: str) -> dict[str, JsonValue]:
+def _object(
+    value: Mapping[object, object], place: str, write: Callable[[object, str], JsonValue]
+) -> dict[str, JsonValue]:
     made: dict[str, JsonValue] = {}
     for key, item in value.items():
-        name = clean(key) if type(key) is str else _key(key, place)
+        name = clean(key) if type(key) is str else _key(key, place, write)
         if name in made:
             raise NotJson(f"{place} has two keys that are both {name!r} in JSON")
-        made[name] = jsonable(item, f"{place}.{name}")
+        made[name] = write(item, f"{place}.{name}")
     return made
 
 
-def _key(key: object, place: str) -> str:
-    data = jsonable(key, f"a key of {place}")
+def _key(key: object, place: str, write: Callable[[object, str], JsonValue]) -> str:
+    data = write(key, f"a key of {place}")
     if isinstance(data, (list, dict)):
         raise NotJson(f"{place} has a key of type {_name(key)}, which JSON cannot have")
     return data if isinstance(data, str) else encode(data)
@@ -168,6 +187,9 @@ def _model(value: object, serializer: SchemaSerializer, place: str) -> JsonValue
 
 
 def _other(value: object, place: str) -> JsonValue:
+    if isinstance(value, datetime) and (value.utcoffset() or NO_TIME).seconds % 60:
+        # pydantic drops the seconds of an offset, which would make it another time.
+        return value.isoformat()
     try:
         data: object = to_jsonable_python(value)
     except (ValueError, TypeError) as error:
@@ -228,8 +250,34 @@ def _members(value: object, data: Mapping[str, object]) -> Iterable[tuple[str, o
 # ------------------------------------------------------------------ values that come back
 
 
+def faithful(value: object, place: str = "$") -> JsonValue:
+    """Return `value` as JSON data that says all of it: what reads it as the same type has the same value.
+
+    `jsonable` is for readers: it writes bytes as base64, and masks what a type masks. This is for values that somebody
+    takes back out.
+
+    Raises:
+        NotJson: It has no such form; the message names the place and the type.
+        RecursionError: It contains itself, or is nested too deeply.
+    """
+    if value is None or isinstance(value, (str, int, float, Decimal)):
+        return jsonable(value, place)
+    if isinstance(value, Mapping):
+        return _object(cast("Mapping[object, object]", value), place, faithful)
+    if isinstance(value, (list, tuple, deque)):
+        found = cast("Iterable[object]", value)
+        return [faithful(item, f"{place}[{index}]") for index, item in enumerate(found)]
+    if isinstance(value, (set, frozenset)):
+        members = cast("Iterable[object]", value)
+        return sorted((faithful(item, f"{place}[*]") for item in members), key=encode)
+    try:
+        return parse(dump_exact(value, type(value)))
+    except NotJson as error:
+        raise NotJson(place + str(error).removeprefix("$")) from error
+
+
 def dump_exact(value: object, annotation: object = None) -> str:
-    """Return JSON from which `load_exact` makes the same value again.
+    """Return JSON from which `load_exact` makes the same value again, mappings in the same order.
 
     Args:
         value: What to keep.
@@ -240,11 +288,10 @@ def dump_exact(value: object, annotation: object = None) -> str:
     """
     try:
         if annotation is None:
-            text = encode(_native(value, "$"))
+            text = _in_order(_native(value, "$"))
         else:
-            kept = adapter(annotation)
-            text = encode(
-                cast("JsonValue", settle(value, kept.dump_python(value, mode="json", by_alias=True)))
+            text = _in_order(
+                settle(value, adapter(annotation).dump_python(value, mode="json", by_alias=True))
             )
         if clean(text) != text:
             raise NotJson(
@@ -262,8 +309,12 @@ def dump_exact(value: object, annotation: object = None) -> str:
     except RecursionError:
         raise NotJson(f"$ of type {_name(value)} contains itself, or is nested too deeply") from None
     except Exception as error:  # pydantic and serialisers of user types raise what they like
-        raise NotJson(f"$ of type {_name(value)} has no JSON form: {error}") from error
-    difference = _differs(value, back, "$")
+        why = str(error).partition("\n")[0]
+        raise NotJson(f"$ of type {_name(value)} has no JSON form: {why}") from error
+    try:
+        difference = _differs(value, back, "$")
+    except Exception as error:  # so do comparisons of user types
+        raise NotJson(f"$ of type {_name(value)} cannot be compared with what comes back: {error}") from error
     if difference is not None:
         hint = "; say its type as the return annotation" if annotation is None else ""
         raise NotJson(f"{difference}{hint}")
@@ -307,8 +358,13 @@ def _differs(value: object, back: object, place: str) -> str | None:
     for mine, other, there in _pairwise(value, back, place):
         if (found := _differs(mine, other, there)) is not None:
             return found
-    if isinstance(value, datetime) and isinstance(back, datetime) and value.utcoffset() != back.utcoffset():
-        return f"{place} comes back in another time zone"
+    if isinstance(value, (datetime, time)) and isinstance(back, (datetime, time)):
+        if value.utcoffset() != back.utcoffset():
+            return f"{place} comes back in another time zone"
+        if value.tzinfo is not None and value.tzinfo.utcoffset(None) is None:
+            return f"{place} comes back with an offset in place of the time zone {value.tzinfo}"
+        if value.fold != back.fold:
+            return f"{place} comes back without its fold"
     if value != back:
         return f"{place} of type {_name(value)} comes back unequal"
     return None
@@ -321,14 +377,25 @@ def _pairwise(value: object, back: object, place: str) -> Iterable[tuple[object,
         mine, other = cast("dict[object, object]", value), cast("dict[object, object]", back)
         # By key and not by order: the text is sorted. A key that is gone shows when the whole is compared.
         yield from ((item, other[key], f"{place}.{key}") for key, item in mine.items() if key in other)
-        theirs = {key: key for key in other}
-        yield from ((key, theirs[key], f"a key of {place}") for key in mine if key in theirs)
+        yield from _same(mine, other, f"a key of {place}")
+    elif isinstance(value, (set, frozenset)) and isinstance(back, (set, frozenset)):
+        yield from _same(cast("Set[object]", value), cast("Set[object]", back), f"{place}[*]")
     elif isinstance(value, (list, tuple, deque)) and isinstance(back, (list, tuple, deque)):
         pairs = zip(cast("Iterable[object]", value), cast("Iterable[object]", back), strict=False)
         yield from ((left, right, f"{place}[{index}]") for index, (left, right) in enumerate(pairs))
 
 
+def _same(
+    mine: Iterable[object], other: Iterable[object], place: str
+) -> Iterable[tuple[object, object, str]]:
+    """Pair what is equal: `True` and `1` are, and are not the same."""
+    theirs = {item: item for item in other}
+    yield from ((item, theirs[item], place) for item in mine if item in theirs)
+
+
 def _attributes(value: object) -> Iterable[str]:
+    if isinstance(value, defaultdict):
+        return ("default_factory",)
     if isinstance(value, BaseModel):
         return list(value.__dict__)
     if is_dataclass(value) and not isinstance(value, type):

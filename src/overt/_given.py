@@ -9,6 +9,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from overt._agent_checks import shown
 from overt._canonical import encode, jsonable
+from overt._redaction import Redaction
 from overt._text import clean
 from overt.errors import DefinitionError, UsageError
 from overt.message import Message, Model
@@ -42,18 +43,26 @@ def answers_given(answer: object) -> list[Answer[Any]]:
     return cast("list[Answer[Any]]", given)
 
 
-def history_given(history: Sequence[Message]) -> str | None:
+def history_given(history: Sequence[Message], *, redaction: Redaction | None = None) -> str | None:
     """Return a history as it is stored; `None` for none.
 
     Raises:
-        DefinitionError: It cannot be recorded.
+        DefinitionError: It cannot be recorded; names the message.
     """
     if not history:
         return None
-    try:
-        return encode(jsonable(MESSAGES.dump_python(list(history), mode="json"), "$.history"))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise DefinitionError(f"option 'history' cannot be recorded: {error}") from error
+    texts: list[str] = []
+    for index, message in enumerate(history):
+        try:
+            data = message.model_dump(mode="json", warnings="error")
+            if redaction is not None:
+                data = redaction.message(data)
+            texts.append(encode(jsonable(data, f"$.history[{index}]")))
+            MESSAGES.validate_json(f"[{texts[-1]}]")
+        except (TypeError, ValueError, RecursionError) as error:
+            why = " ".join(str(error).split())
+            raise DefinitionError(f"option 'history' cannot be recorded: item {index}: {why}") from error
+    return f"[{','.join(texts)}]"
 
 
 def model_given(model: object) -> Model | None:

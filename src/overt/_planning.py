@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, TypeGuard, cast
 
 from overt._output import OutputSpec
+from overt._redaction import Redaction
 from overt.agent import Agent, instructions, resolve_team
 from overt.core.plan import AgentPlan, Plan
 from overt.delegate import AgentTool
@@ -19,9 +20,11 @@ from overt.message import Model, ModelSettings, SystemMessage
 from overt.models import resolve
 from overt.options import model_of
 from overt.tool import Tool
+from overt.upgrade import Upgrade
 
 __all__ = ("crew_of", "declared", "plan_of")
 
+NO_UPGRADE = Upgrade()
 NO_SETTINGS = ModelSettings.model_construct()  # built the ordinary way it would cost at import
 
 
@@ -45,6 +48,7 @@ class _Declared:
                 None if agent.completion is None else agent.completion.max_attempts,
                 agent._output is not None,
                 {name: t.agent.name for name, t in _agent_tools(agent).items()},
+                tuple(sorted(name for name, t in _own_tools(agent).items() if t.resolve is not None)),
             )
             for name, agent in self.agents.items()
         }
@@ -86,6 +90,7 @@ def plan_of(entry: Agent[Any, Any], options: Mapping[str, Any]) -> tuple[Plan, s
         _names(options.get("output_guardrails", ())),
         hooks is not None and hooks.before_tool is not None,
         options.get("on_limit") is not None,
+        tuple(options.get("redact", ())),
     )
     found = known.dumped.get(rest)
     if found is None:
@@ -168,8 +173,14 @@ def crew_of(entry: Agent[Any, Any], options: Mapping[str, Any]) -> Crew:
         claim=options.get("claim", 30.0),
         on_limit=options.get("on_limit"),
         guardrail_timeout=options.get("guardrail_timeout", 30.0),
+        redaction=_redaction(options.get("redact", ())),
         watched=known.watched or house.on_metric is not None,
+        upgrade=options.get("upgrade") or NO_UPGRADE,
     )
+
+
+def _redaction(names: Sequence[str]) -> Redaction | None:
+    return Redaction(names) if names else None
 
 
 def _model(

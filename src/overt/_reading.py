@@ -25,6 +25,7 @@ from overt.message import Message, ToolMessage
 from overt.policy import Budget, HandleView, ResumePolicy
 from overt.request import Request
 from overt.result import State, TaskResult
+from overt.upgrade import Drift
 
 __all__ = ("Reading", "id_of")
 
@@ -170,15 +171,22 @@ class Reading(Generic[OutputT]):
         return result_of(self._driver.tree, node, live=self._driver.working, load=self._load)
 
     def _load(self, node: Node, output: str) -> object:
-        member = self._driver.crew.members.get(node.agent)
+        member = self._driver.crew.of(node.agent)
         if member is None or member.output is None:
             return output
         try:
             return member.output.load(output)
         except (ValueError, TypeError) as error:
-            raise SpecDrift(
-                f"run {self.id}: the output of {node.id} no longer fits the output_type of {node.agent!r}: {error}"
-            ) from error
+            what = f"the output of {node.id} no longer fits the output_type of {node.agent!r}: {error}"
+            drift = Drift(
+                kind="outputType",
+                what=what,
+                how="read it with a type that takes it",
+                acceptable=False,
+                handle=node.id,
+                agent=node.agent,
+            )
+            raise SpecDrift(f"run {self.id}: {drift}", drifts=(drift,)) from error
 
     def _settled(self, handle: str) -> tuple[Callable[[], bool], builtins.list[TaskResult[Any]]]:
         """Whether a handle neither runs nor waits for a slot, and `on_pending` has been told.

@@ -289,7 +289,9 @@ def _field(tool: str, p: Parameter, description: str | None) -> object:
 
 def _default(tool: str, p: Parameter) -> object:
     """The default as JSON has it, which is how the validator, which reads JSON, and the schema want it."""
-    if p.default is None or type(p.default) in (str, int, bool):
+    if p.default is None or type(p.default) in (int, bool):
+        return p.default
+    if type(p.default) is str and clean(p.default) == p.default:
         return p.default
     try:
         kept = adapter(p.annotation)
@@ -299,6 +301,8 @@ def _default(tool: str, p: Parameter) -> object:
         text = _json_of(kept, kept.validate_python(p.default))
         if _json_of(kept, kept.validate_json(text)) != text:
             raise NotJson(f"it comes back from {text} as something else")
+        if clean(text) != text:
+            raise NotJson("it has half of a surrogate pair in it")
         return parse(text)
     except Exception as error:  # user types raise what they like
         reason = str(error).replace("\n", " ")

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from overt.request import Answer
     from overt.result import TaskResult
+    from overt.upgrade import Drift
 
 __all__ = (
     "AlreadyAnswered",
@@ -162,7 +163,15 @@ class InvalidAnswer(UsageError):
 
 
 class SpecDrift(UsageError):
-    """The agent given to `Runtime.open` cannot carry on the stored run; the message says what changed."""
+    """The agent given to `Runtime.open` cannot carry on the stored run; says what changed, and how to go on.
+
+    Attributes:
+        drifts: Every place where the two do not fit.
+    """
+
+    def __init__(self, message: str, *, drifts: Sequence[Drift] = ()) -> None:
+        super().__init__(message)
+        self.drifts: tuple[Drift, ...] = tuple(drifts)
 
 
 class RunStopped(OvertError):

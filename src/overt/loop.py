@@ -117,7 +117,11 @@ class Loop(Generic[OutputT]):
         at_work = f"loop {runtime.id} is at work on a prompt; await its result first"
         if self._prompted:
             raise UsageError(at_work)
+        first = driver.tree.entry
         handle = f"root/{runtime._agent.name}.1"
+        if first is not None and driver.crew.upgrade.agent(first.agent) == runtime._agent.name:
+            # Begun under another name: ids stay.
+            handle = first.id
 
         async def work() -> Any:
             entry = driver.tree.entry

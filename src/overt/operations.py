@@ -7,7 +7,7 @@ What needs no agent is a method of the store: `Store.pendings`, `expire_due`, `i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -21,16 +21,17 @@ from overt.clock import Clock, SystemClock
 from overt.core.tree import Tree
 from overt.core.views import result_of
 from overt.driver.crew import Crew, Member
-from overt.driver.drift import check_drift
+from overt.driver.drift import drifts
 from overt.driver.events import EventFold
-from overt.errors import JournalCorrupt, RunNotFound, SpecDrift, StoreError, UsageError
+from overt.errors import JournalCorrupt, RunNotFound, StoreError, UsageError
 from overt.events import Event, ResultReady
 from overt.journal.listing import UNFINISHED
 from overt.journal.loading import Log, fold, load
-from overt.journal.store import Store
+from overt.journal.store import RunInfo, Store
 from overt.journal.taking import is_free
 from overt.message import ModelRequest, ModelResponse, SystemMessage
 from overt.options import Options, check_run, check_store
+from overt.upgrade import Drift, Upgrade
 
 __all__ = ("Stranded", "check", "follow")
 
@@ -53,14 +54,14 @@ class Stranded:
     run_id: str
     status: str
     """As `RunInfo.status`."""
-    drifts: tuple[str, ...] = ()
-    """What does not fit, and how to go on, for people; empty where the journal cannot be read."""
+    drifts: tuple[Drift, ...] = ()
+    """What does not fit, and how to go on; empty where the journal cannot be read."""
     error: StoreError | None = None
     """Why the journal cannot be read."""
 
     def __str__(self) -> str:
         """One line for each thing that is in the way."""
-        return "\n".join(self.drifts) if self.error is None else str(self.error)
+        return "\n".join(map(str, self.drifts)) if self.error is None else str(self.error)
 
 
 async def check(
@@ -76,7 +77,8 @@ async def check(
         agent: The entry agent, as declared in the new code.
         store: Where the runs are.
         **options: Those `Runtime.open` will be given; guardrails of the run have to be among them. No model is asked,
-            so `model` and `deps` may be left out.
+            so `model` and `deps` may be left out. Runs of an entry agent that `upgrade` renames are among those
+            looked at; with `on_drift="accept"` only what cannot be accepted is told.
 
     Returns:
         One for each run that does not fit or cannot be read; empty where all of them can go on.
@@ -91,8 +93,10 @@ async def check(
     entry = cast("Agent[Any, Any]", agent)
     check_run(entry, declared(entry).agents, {"model": _NoModel(), "deps": _NO_DEPS, **given})
     crew = _crew(entry)
+    upgrade: Upgrade = given.get("upgrade") or Upgrade()
+    accepts = given.get("on_drift") == "accept"
     found: list[Stranded] = []
-    for info in await store.runs(status=UNFINISHED, agent=agent.name):
+    for info in await _unfinished(store, agent.name, upgrade):
         await checkpoint()  # a run at a time: reading one may never wait
         try:
             tree, _ = await load(store, info.run_id)
@@ -101,18 +105,19 @@ async def check(
         except StoreError as error:
             found.append(Stranded(run_id=info.run_id, status=info.status, error=error))
             continue
-        drifts = _drifts(tree, crew, entry.name, given)
-        if drifts:
-            found.append(Stranded(run_id=info.run_id, status=info.status, drifts=drifts))
+        wrong = tuple(
+            drift
+            for drift in drifts(tree, crew, entry.name, frozenset(given), upgrade)
+            if not (accepts and drift.acceptable)
+        )
+        if wrong:
+            found.append(Stranded(run_id=info.run_id, status=info.status, drifts=wrong))
     return tuple(found)
 
 
-def _drifts(tree: Tree, crew: Crew, entry: str, given: Mapping[str, object]) -> tuple[str, ...]:
-    try:
-        check_drift(tree, crew, entry, frozenset(given))
-    except SpecDrift as drift:
-        return (str(drift),)
-    return ()
+async def _unfinished(store: Store, entry: str, upgrade: Upgrade) -> list[RunInfo]:
+    names = {entry, *(old for old in upgrade.agents if upgrade.agent(old) == entry)}
+    return [info for name in sorted(names) for info in await store.runs(status=UNFINISHED, agent=name)]
 
 
 class _NoModel:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
 from typing_extensions import TypedDict, TypeVar
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from overt.guardrail import Guardrail, OutputGuardrail, PromptGuardrail
     from overt.hooks import Hooks, MetricEvent
     from overt.policy import LimitDecision, LimitInfo
+    from overt.upgrade import Upgrade
 
 __all__ = ("Options", "check_run", "check_store", "model_of")
 
@@ -80,6 +81,16 @@ class Options(TypedDict, Generic[DepsT], total=False):
     """Seconds a driver's claim on the run lasts without renewal; 30 if left out."""
     max_result_chars: int
     """Characters the model sees of one tool result; 100,000 if left out."""
+    redact: Sequence[str]
+    """Names of JSON fields whose values are "[redacted]" in what tools return (text, metadata, errors), in the data of
+    their questions, in `ModelError.detail` and in what guardrails say, for everybody, before anything is recorded.
+    Whole names, whatever their case, at any depth. Arguments, answers, `ctx.once` values and what models write are
+    recorded as they are. Recorded with the run: left out at `open`, the recorded ones hold."""
+    upgrade: Upgrade
+    """What has changed in the code since runs were stored; for `Runtime.open`, no effect on a run that begins."""
+    on_drift: Literal["refuse", "accept"]
+    """What `Runtime.open` does where the code does not fit the run: `refuse` (`SpecDrift`) if left out. `accept` goes
+    on in spite of what can be accepted, and records that for good; what it then means, each `Drift` says in `how`."""
 
 
 _LEAST = {"inbox_cap": 1, "max_concurrent_turns": 1, "max_divergences": 0, "max_result_chars": 1}
@@ -113,6 +124,7 @@ def check_run(
     _check_functions(options)
     _check_rules(agents, options)
     _check_policy(options)
+    _check_upgrade(options)
     _check_history(options.get("history", ()))
     budget = options.get("budget")
     if budget is not None and not isinstance(budget, Budget):
@@ -138,6 +150,7 @@ def check_run(
             or (name != "shutdown" and not value)
         ):
             raise DefinitionError(f"option {name!r} has to be a positive number of seconds, not {value!r}")
+    _check_redact(options.get("redact", ()))
     run_id = options.get("run_id", "run")
     if not isinstance(run_id, str) or not run_id.strip():
         raise DefinitionError(f"option 'run_id' has to be a non-empty str, not {run_id!r}")
@@ -148,6 +161,16 @@ def check_run(
                 "give the run deps=…"
             )
         model_of(member, entry=agent, options=options)
+
+
+def _check_redact(given: object) -> None:
+    if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
+        raise DefinitionError(
+            f"option 'redact' has to be a list of field names, not {shown(given)}: redact=[…]"
+        )
+    for name in cast("Sequence[object]", given):
+        if not isinstance(name, str) or not name.strip():
+            raise DefinitionError(f"option 'redact' has to be a list of field names, and has {name!r:.80}")
 
 
 def check_store(store: object) -> None:
@@ -212,6 +235,23 @@ def _check_policy(options: Mapping[str, object]) -> None:
     policy = options.get("resume_policy", ResumePolicy.REWIND)
     if not isinstance(policy, str) or policy not in _POLICIES:
         raise DefinitionError(f"option 'resume_policy' is 'rewind' or 'continue', not {policy!r}")
+
+
+def _check_upgrade(options: Mapping[str, object]) -> None:
+    on_drift = options.get("on_drift", "refuse")
+    if on_drift not in ("refuse", "accept"):
+        raise DefinitionError(f"option 'on_drift' is 'refuse' or 'accept', not {on_drift!r}")
+    given = options.get("upgrade")
+    if given is None:
+        return
+    from overt.upgrade import Upgrade
+
+    if not isinstance(given, Upgrade):
+        raise DefinitionError(
+            f"option 'upgrade' has to be an Upgrade such as Upgrade(tools=…), not {shown(given)}"
+        )
+    check_callback("option 'upgrade': arguments", given.arguments, takes=2)
+    check_callback("option 'upgrade': questions", given.questions)
 
 
 def _check_history(history: object) -> None:

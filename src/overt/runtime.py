@@ -22,7 +22,7 @@ from overt.core.desk import Refused
 from overt.core.tree import Tree
 from overt.driver.caps import caps_of
 from overt.driver.delivery import checked
-from overt.driver.drift import check_drift
+from overt.driver.drift import fit
 from overt.driver.loop import Driver
 from overt.errors import RunConflict, UsageError
 from overt.handle import Handle
@@ -71,7 +71,8 @@ class Runtime(Reading[OutputT]):
         policy = ResumePolicy(options.get("resume_policy", ResumePolicy.REWIND))
         self._agent = agent
         _, plan_text = plan_of(agent, options)
-        self._history = history_given(options.get("history", ()))
+        crew = crew_of(agent, options)
+        self._history = history_given(options.get("history", ()), redaction=crew.redaction)
         first = None
         if tree is None:
             tree, log = Tree(), []
@@ -79,7 +80,7 @@ class Runtime(Reading[OutputT]):
                 clean(options.get("run_id") or secrets.token_hex(16)), agent.name, policy.value, plan_text
             )
         self._driver = Driver(
-            crew_of(agent, options),
+            crew,
             MemoryStore() if store is None else store,
             clock,
             private=store is None,
@@ -88,11 +89,17 @@ class Runtime(Reading[OutputT]):
             log=log,
         )
         self._first = first
-        self._driver.plan = plan_text
         self._driver.fits = partial(
-            check_drift, crew=self._driver.crew, entry=agent.name, given=frozenset(options)
+            fit,
+            crew=self._driver.crew,
+            plan=plan_text,
+            entry=agent.name,
+            given=frozenset(options),
+            upgrade=self._driver.crew.upgrade,
+            accept=options.get("on_drift") == "accept",
         )
-        self._driver.drift = first is None and tree.plan.dump() != plan_text
+        if first is None:
+            self._driver.drift = self._driver.fits(tree)
 
     @classmethod
     async def open(
@@ -105,6 +112,10 @@ class Runtime(Reading[OutputT]):
         over are answered `ok=False, reason="expired"` now; what follows from that runs with the next `resume` or
         `recover`.
 
+        Code that has changed since is told of by `upgrade`, and where it does not fit the run is refused, or gone on
+        with by `on_drift="accept"`. Opening writes nothing of that: the first verb that takes the run records it,
+        before anything else happens.
+
         Args:
             agent: The entry agent, as declared in this process.
             run_id: The run.
@@ -114,8 +125,8 @@ class Runtime(Reading[OutputT]):
         Raises:
             UsageError: `store` is missing or no store, or an option is wrong.
             RunNotFound: The store has no such run; names the file.
-            SpecDrift: The agent no longer fits the stored run; says what changed. So do guardrails of the run that
-                are not given again: an empty list goes on without them.
+            SpecDrift: The agent no longer fits the stored run; `drifts` has every place. Guardrails of the run that
+                are not given again are among them: an empty list goes on without them.
             JournalCorrupt: The journal is damaged; names run and position.
             UnsupportedSchema: A newer release wrote it.
         """
@@ -125,9 +136,10 @@ class Runtime(Reading[OutputT]):
             raise UsageError("Runtime.open needs the store the run is in: store=SQLiteStore(path)")
         check_store(store)
         tree, log = await load(store, run_id)
+        # Named once, they stay unrecorded: whoever goes on with the run need not know of them.
+        given.setdefault("redact", tree.plan.redact)
         runtime = cast("Runtime[T]", cls.__new__(cls))
         runtime._prepare(cast("Agent[Any, Any]", agent), given, tree, log)
-        check_drift(tree, runtime._driver.crew, agent.name, frozenset(given))
         await runtime._expire()
         return runtime
 

@@ -1,4 +1,4 @@
-"""Where journals are kept: in memory, or in one SQLite file for every process of a machine.
+"""Where journals are kept: in memory, in one SQLite file for every process of a machine, or in PostgreSQL.
 
 `Store` is what a store of your own has to do, and what a host can do with the runs in any of them; the rest are the
 values it takes and gives.
@@ -6,7 +6,9 @@ values it takes and gives.
 
 from __future__ import annotations
 
+from overt.journal.encrypted import EncryptedStore
 from overt.journal.memory import MemoryStore
+from overt.journal.postgres import PostgresStore
 from overt.journal.record import Record
 from overt.journal.reports import Damage, Interruption, PendingRequest
 from overt.journal.sqlite import SQLiteStore
@@ -17,12 +19,14 @@ __all__ = (
     "Change",
     "Claim",
     "Damage",
+    "EncryptedStore",
     "ImmediateStore",
     "Interruption",
     "MemoryStore",
     "OpenRequest",
     "Owner",
     "PendingRequest",
+    "PostgresStore",
     "Record",
     "RunInfo",
     "SQLiteStore",

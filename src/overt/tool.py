@@ -1,46 +1,52 @@
-"""Tools: functions a model may call, what they return, and what they are given."""
+"""Tools: functions a model may call, and what they return."""
 
 from __future__ import annotations
 
 import copy
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
 from types import FrameType
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    Never,
+    ParamSpec,
+    Protocol,
+    cast,
+    overload,
+)
 
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue
 from typing_extensions import TypeForm, TypeVar
 
-from overt._canonical import NotJson, adapter, encode, jsonable
+from overt._canonical import NotJson, encode, jsonable
 from overt._docstring import read_docstring
-from overt._frozen import trusted
-from overt._question import Channel, Question, make_question
+from overt._question import Question, make_question
 from overt._schema import Parameters
-from overt._signature import read_signature, return_annotation
+from overt._signature import read_signature
 from overt._text import clean
-from overt.errors import DefinitionError, InvalidAnswer, UsageError
-from overt.message import ToolCall, ToolSpec
-from overt.request import Answer, Request
+from overt.context import ToolContext
+from overt.errors import DefinitionError
+from overt.message import ToolSpec
+from overt.request import Request
 
-__all__ = ("AnyTool", "Tool", "ToolContext", "ToolDecorator", "ToolResult", "pending", "tool")
+if TYPE_CHECKING:
+    from overt.doubt import Resolver
 
-CtxT = TypeVar("CtxT", covariant=True, default=object)
+__all__ = ("AnyTool", "Tool", "ToolDecorator", "ToolResult", "pending", "tool")
+
 ToolDepsT = TypeVar("ToolDepsT", contravariant=True)
 D = TypeVar("D")
-T = TypeVar("T")
+NeededT = TypeVar("NeededT", default=object)
 P = ParamSpec("P")
 R = TypeVar("R")
 ReturnT = TypeVar("ReturnT", covariant=True)
-
-
-@cache
-def _answer_class() -> type[Answer[Any]]:
-    """Kept, because pydantic makes a parametrised model anew whenever nobody holds the last one; not at import."""
-    return Answer[Any]
 
 
 class ResultInvalid(TypeError):
@@ -151,152 +157,6 @@ def question_of(result: ToolResult) -> Question | None:
     return result._question
 
 
-# ------------------------------------------------------------------ context
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ToolContext(Generic[CtxT]):
-    """What a tool is told about the call it serves. Made by the runtime; take it as the first parameter.
-
-    A tool that needs no `deps` takes a bare `ToolContext`, which fits every agent.
-
-    Attributes:
-        deps: What the host gave the run as `deps`; the object itself, never stored.
-        run_id: The run.
-        handle: Id of the calling handle, such as `root/coordinator.1`.
-        agent: Name of the calling agent.
-        call: The call, with its validated arguments.
-        answers: Every answer to this call, in the order of its questions.
-        idempotency_key: 32 hex digits: the same for this call in every attempt and process, different for every
-            other. Hand it to services that take one.
-        attempt: Which execution of the wake this is: 1, and one more for every rewind.
-    """
-
-    deps: CtxT
-    run_id: str
-    handle: str
-    agent: str
-    call: ToolCall
-    idempotency_key: str
-    attempt: int = 1
-    answers: tuple[Answer[Any], ...] = ()
-    _channel: Channel = field(repr=False)
-
-    @property
-    def answer(self) -> Answer[Any] | None:
-        """The latest answer to this call, `None` before the first. A refusal is one, with `ok=False`."""
-        return self.answers[-1] if self.answers else None
-
-    @overload
-    async def ask(
-        self,
-        prompt: str,
-        *,
-        answer_type: TypeForm[T],
-        kind: str = "input",
-        url: str | None = None,
-        data: Mapping[str, object] | None = None,
-        expires_at: datetime | None = None,
-    ) -> Answer[T]: ...
-    @overload
-    async def ask(
-        self,
-        prompt: str,
-        *,
-        kind: str = "input",
-        url: str | None = None,
-        data: Mapping[str, object] | None = None,
-        expires_at: datetime | None = None,
-    ) -> Answer[JsonValue]: ...
-    async def ask(
-        self,
-        prompt: str,
-        *,
-        answer_type: TypeForm[Any] | None = None,
-        kind: str = "input",
-        url: str | None = None,
-        data: Mapping[str, object] | None = None,
-        expires_at: datetime | None = None,
-    ) -> Answer[Any]:
-        """Ask someone, and return the answer; a refusal too, with `ok=False`: what it means is yours to decide.
-
-        **What this asks of your tool.** The tool is left at this line and runs again from its first line once the
-        answer is there; then this line returns it. What stands before the question runs once for every entry: put
-        effects after it, or in `once`. And under the default policy, `ResumePolicy.REWIND`, resuming a parked run
-        replays the whole suspended wake from its checkpoint: every tool that ran in that wake runs again, so every
-        tool reachable in it must be idempotent. `@tool(on_replay="reuse")`, `ctx.once` and `ctx.idempotency_key` are
-        the ways to be so.
-
-        Args:
-            prompt: The question, for people.
-            answer_type: Type the answer's `data` has to fit. The answer returned holds an instance of it; of a
-                refusal only if its data fits, else `None`. Left out, the data is JSON as it was sent.
-            kind: `"input"`, `"approval"`, `"authorization"` or a word of your own.
-            url: Where to go to answer it; `None` for nowhere.
-            data: JSON values for whoever answers. `call`, `errors` and `limit` are reserved.
-            expires_at: From then on (aware) the answer is `ok=False, reason="expired"`; `None`: never.
-
-        Raises:
-            UsageError: A field is empty, reserved, no JSON, or without a time zone; names it.
-            InvalidAnswer: The answer fits the schema of `answer_type`, but its validators refuse it.
-        """
-        question = make_question(
-            kind=kind, prompt=prompt, url=url, data=data, answer_type=answer_type, expires_at=expires_at
-        )
-        answer = await self._channel.ask(question)
-        return answer if answer_type is None else _typed(answer, answer_type)
-
-    async def once(self, label: str, fn: Callable[[], Awaitable[T]]) -> T:
-        """Run `fn` at most once for this call and `label`, and return what it returned, now and in every replay.
-
-        Use it for an effect that must not be repeated: a tool that asks runs again from its first line for every
-        answer, and under the default policy, `ResumePolicy.REWIND`, resuming a parked run replays the whole suspended
-        wake. If the process dies inside `fn`, nobody knows whether the effect happened: the run then asks, with a
-        request of kind `in_doubt`. `@tool(on_replay="reuse")` says the same of a whole tool, and
-        `ctx.idempotency_key` hands the question to the service behind it.
-
-        Args:
-            label: Name of the block, unique within the tool.
-            fn: What to run. Its value is recorded as JSON and has to come back equal and of the same type: plain JSON
-                values do; for others annotate what `fn` returns.
-
-        Raises:
-            UsageError: `label` is empty.
-            DefinitionError: The return annotation of `fn` cannot be resolved.
-            ToolError: `fn` raised at an earlier entry, or whoever was asked said that it failed. An exception of `fn`
-                leaves this as it is and is recorded for good: `fn` is not run again, and from then on this raises its
-                type and message.
-            TypeError: The value would not come back from JSON as it is; names the place and the type.
-        """
-        if not label.strip():
-            raise UsageError("once needs a non-empty label")
-        return await self._channel.once(label, fn, return_annotation(fn))
-
-
-def _typed(answer: Answer[JsonValue], answer_type: object) -> Answer[Any]:
-    try:
-        data: object = adapter(answer_type).validate_json(encode(answer.data))
-    except ValidationError as error:
-        if answer.ok:
-            places = [
-                ".".join(("$", *map(str, e["loc"]))) + f": {e['msg']}"
-                for e in error.errors(include_url=False)
-            ]
-            raise InvalidAnswer(
-                "the answer does not fit what the tool asked for: " + "; ".join(places), places=places
-            ) from error
-        data = None
-    return trusted(
-        _answer_class(),
-        id=answer.id,
-        ok=answer.ok,
-        data=data,
-        reason=answer.reason,
-        by=answer.by,
-        at=answer.at,
-    )
-
-
 # ------------------------------------------------------------------ tools
 
 
@@ -334,6 +194,7 @@ class Tool(Generic[ToolDepsT, P, ReturnT]):
         description: str | None = None,
         on_replay: Literal["rerun", "reuse"] = "rerun",
         timeout: float | None = None,
+        resolve: Resolver[ToolDepsT] | None = None,
         _frame: FrameType | None = None,
     ) -> None:
         """Declare `fn` as a tool; see `tool`, which also finds types that are local to a function.
@@ -347,12 +208,17 @@ class Tool(Generic[ToolDepsT, P, ReturnT]):
             raise DefinitionError(f"{where}: on_replay is 'rerun' or 'reuse', not {on_replay!r}")
         if timeout is not None and not (timeout > 0 and math.isfinite(timeout)):
             raise DefinitionError(f"{where}: timeout is a positive number of seconds, not {timeout!r}")
+        if resolve is not None:
+            from overt.doubt import check_resolver  # loaded by the first tool that has one
+
+            check_resolver(where, resolve)
         documented, parameters = read_docstring(signature.doc)
         self._fn = fn
         self._name = signature.name
         self._description = clean(documented if description is None else description)
         self._on_replay: Literal["rerun", "reuse"] = on_replay
         self._timeout = timeout
+        self._resolve = resolve
         self._is_async = signature.is_async
         self._takes_context = signature.takes_context
         self._parameters = Parameters(signature.name, signature.parameters, parameters)
@@ -396,6 +262,11 @@ class Tool(Generic[ToolDepsT, P, ReturnT]):
     def timeout(self) -> float | None:
         """Seconds a call may take; `None` for any."""
         return self._timeout
+
+    @property
+    def resolve(self) -> Resolver[ToolDepsT] | None:
+        """What finds out what became of a call in doubt; `None` where only a person is asked."""
+        return self._resolve
 
     @property
     def spec(self) -> ToolSpec:
@@ -456,15 +327,27 @@ class Tool(Generic[ToolDepsT, P, ReturnT]):
         )
 
 
-class ToolDecorator(Protocol):
-    """What `tool(name=…)` returns: takes the function."""
+class ToolDecorator(Protocol[NeededT]):  # pyright: ignore[reportInvalidTypeVarUse]  # invariant as parameters are
+    """What `tool(name=…)` returns: takes the function.
+
+    Where `resolve` needs deps, the function may need these or less. What needs others makes a tool that fits no agent;
+    where it needs more particular ones, write `tool(fn, resolve=…)`.
+    """
 
     @overload
     def __call__(
-        self, fn: Callable[Concatenate[ToolContext[D], P], R], /
+        self: ToolDecorator[object], fn: Callable[Concatenate[ToolContext[D], P], R], /
     ) -> Tool[D, Concatenate[ToolContext[D], P], R]: ...
     @overload
-    def __call__(self, fn: Callable[P, R], /) -> Tool[object, P, R]: ...
+    def __call__(
+        self, fn: Callable[Concatenate[ToolContext[NeededT], P], R], /
+    ) -> Tool[NeededT, Concatenate[ToolContext[NeededT], P], R]: ...
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[ToolContext[Never], P], R], /
+    ) -> Tool[Never, Concatenate[ToolContext[Never], P], R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> Tool[NeededT, P, R]: ...
 
 
 @overload
@@ -476,7 +359,19 @@ def tool(
     description: str | None = None,
     on_replay: Literal["rerun", "reuse"] = "rerun",
     timeout: float | None = None,
+    resolve: Resolver[D] | None = None,
 ) -> Tool[D, Concatenate[ToolContext[D], P], R]: ...
+@overload
+def tool(  # type: ignore[overload-overlap]  # where the deps do not fit, the next one is not meant
+    fn: Callable[Concatenate[ToolContext[Never], P], R],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    on_replay: Literal["rerun", "reuse"] = "rerun",
+    timeout: float | None = None,
+    resolve: Resolver[D],
+) -> Tool[Never, Concatenate[ToolContext[Never], P], R]: ...
 @overload
 def tool(
     fn: Callable[P, R],
@@ -486,7 +381,8 @@ def tool(
     description: str | None = None,
     on_replay: Literal["rerun", "reuse"] = "rerun",
     timeout: float | None = None,
-) -> Tool[object, P, R]: ...
+    resolve: Resolver[NeededT] | None = None,
+) -> Tool[NeededT, P, R]: ...
 @overload
 def tool(
     *,
@@ -494,7 +390,8 @@ def tool(
     description: str | None = None,
     on_replay: Literal["rerun", "reuse"] = "rerun",
     timeout: float | None = None,
-) -> ToolDecorator: ...
+    resolve: Resolver[NeededT] | None = None,
+) -> ToolDecorator[NeededT]: ...
 def tool(
     fn: Callable[..., object] | None = None,
     /,
@@ -503,7 +400,8 @@ def tool(
     description: str | None = None,
     on_replay: Literal["rerun", "reuse"] = "rerun",
     timeout: float | None = None,
-) -> Tool[Any, ..., object] | ToolDecorator:
+    resolve: Resolver[Any] | None = None,
+) -> Tool[Any, ..., object] | ToolDecorator[Any]:
     """Declare a function as a tool, as `@tool`, `@tool(name=…)` or `tool(fn)`.
 
     Name, description and JSON schema come from the function: its annotations through pydantic, parameter
@@ -528,7 +426,13 @@ def tool(
         description: For the model; `None` takes the docstring's.
         on_replay: `"rerun"` declares that running it twice is right. `"reuse"`: once finished, a replay gives the
             recorded result; one that was entered and never finished raises a question of kind `in_doubt`.
-        timeout: Seconds a call may take; `None` for any.
+        timeout: Seconds a call may take, and then `resolve`; `None` for any.
+        resolve: Asks the outside world, by idempotency key, what became of a call that was entered and left without an
+            outcome, or of a `ctx.once` block of it, and returns `Succeeded`, `Failed`, `Retry`, or `None` where it
+            cannot tell. It is asked before any person is, once for each doubt and again by a process that recovers
+            the run while it is being asked, so it must change nothing. Where it returns `None`, raises or takes too
+            long, the question of kind `in_doubt` goes to `wait_for` and on to a person. A function or an async
+            function of a `Doubt`; a plain one runs in a worker thread. `None`: a person is asked.
 
     Raises:
         DefinitionError: It cannot be a tool; names the parameter or the option.
@@ -537,9 +441,15 @@ def tool(
     def decorate(given: Callable[..., object], /) -> Tool[Any, ..., object]:
         here = inspect.currentframe()
         return Tool(
-            given, name=name, description=description, on_replay=on_replay, timeout=timeout, _frame=here
+            given,
+            name=name,
+            description=description,
+            on_replay=on_replay,
+            timeout=timeout,
+            resolve=resolve,
+            _frame=here,
         )
 
     if fn is None:
-        return cast("ToolDecorator", decorate)
+        return cast("ToolDecorator[Any]", decorate)
     return decorate(fn)

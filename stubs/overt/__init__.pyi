@@ -19,6 +19,7 @@ from typing import (
     Concatenate,
     Generic,
     Literal,
+    Never,
     ParamSpec,
     Protocol,
     Self,
@@ -60,6 +61,8 @@ D = TypeVar("D")
 P = ParamSpec("P")
 R = TypeVar("R")
 ReturnT = TypeVar("ReturnT", covariant=True)
+DoubtDepsT = TypeVar("DoubtDepsT", covariant=True, default=object)
+NeededT = TypeVar("NeededT", default=object)
 
 # ---------------------------------------------------------------- results
 
@@ -240,6 +243,31 @@ class ToolContext(Generic[CtxT]):
     ) -> Answer[JsonValue]: ...
     async def once(self, label: str, fn: Callable[[], Awaitable[T]]) -> T: ...
 
+@dataclass(frozen=True, kw_only=True)
+class Doubt(Generic[DoubtDepsT]):
+    deps: DoubtDepsT
+    run_id: str
+    handle: str
+    tool: str
+    arguments: Mapping[str, JsonValue]
+    idempotency_key: str
+    once: str | None = None
+    attempt: int = 1
+
+@dataclass(frozen=True)
+class Succeeded:
+    output: object = None
+
+@dataclass(frozen=True)
+class Failed:
+    output: object
+
+@dataclass(frozen=True)
+class Retry: ...
+
+Resolution = Succeeded | Failed | Retry
+Resolver = Callable[[Doubt[D]], Resolution | Awaitable[Resolution | None] | None]
+
 class AnyTool(Protocol[ToolDepsT]):
     @property
     def name(self) -> str: ...
@@ -258,6 +286,7 @@ class Tool(Generic[ToolDepsT, P, ReturnT]):
         description: str | None = None,
         on_replay: Literal["rerun", "reuse"] = "rerun",
         timeout: float | None = None,
+        resolve: Resolver[ToolDepsT] | None = None,
         _frame: FrameType | None = None,
     ) -> None: ...
     __wrapped__: Callable[P, ReturnT]
@@ -274,6 +303,8 @@ class Tool(Generic[ToolDepsT, P, ReturnT]):
     @property
     def timeout(self) -> float | None: ...
     @property
+    def resolve(self) -> Resolver[ToolDepsT] | None: ...
+    @property
     def spec(self) -> ToolSpec: ...
     @property
     def is_async(self) -> bool: ...
@@ -283,13 +314,21 @@ class Tool(Generic[ToolDepsT, P, ReturnT]):
     def bind(self, canonical: str) -> tuple[tuple[Any, ...], dict[str, Any]]: ...
     def as_result(self, value: object) -> ToolResult: ...
 
-class ToolDecorator(Protocol):
+class ToolDecorator(Protocol[NeededT]):
     @overload
     def __call__(
-        self, fn: Callable[Concatenate[ToolContext[D], P], R], /
+        self: ToolDecorator[object], fn: Callable[Concatenate[ToolContext[D], P], R], /
     ) -> Tool[D, Concatenate[ToolContext[D], P], R]: ...
     @overload
-    def __call__(self, fn: Callable[P, R], /) -> Tool[object, P, R]: ...
+    def __call__(
+        self, fn: Callable[Concatenate[ToolContext[NeededT], P], R], /
+    ) -> Tool[NeededT, Concatenate[ToolContext[NeededT], P], R]: ...
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[ToolContext[Never], P], R], /
+    ) -> Tool[Never, Concatenate[ToolContext[Never], P], R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> Tool[NeededT, P, R]: ...
 
 @overload
 def tool(
@@ -300,7 +339,19 @@ def tool(
     description: str | None = None,
     on_replay: Literal["rerun", "reuse"] = "rerun",
     timeout: float | None = None,
+    resolve: Resolver[D] | None = None,
 ) -> Tool[D, Concatenate[ToolContext[D], P], R]: ...
+@overload
+def tool(  # type: ignore[overload-overlap]  # where the deps do not fit, the next one is not meant
+    fn: Callable[Concatenate[ToolContext[Never], P], R],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    on_replay: Literal["rerun", "reuse"] = "rerun",
+    timeout: float | None = None,
+    resolve: Resolver[D],
+) -> Tool[Never, Concatenate[ToolContext[Never], P], R]: ...
 @overload
 def tool(
     fn: Callable[P, R],
@@ -310,7 +361,8 @@ def tool(
     description: str | None = None,
     on_replay: Literal["rerun", "reuse"] = "rerun",
     timeout: float | None = None,
-) -> Tool[object, P, R]: ...
+    resolve: Resolver[NeededT] | None = None,
+) -> Tool[NeededT, P, R]: ...
 @overload
 def tool(
     *,
@@ -318,7 +370,8 @@ def tool(
     description: str | None = None,
     on_replay: Literal["rerun", "reuse"] = "rerun",
     timeout: float | None = None,
-) -> ToolDecorator: ...
+    resolve: Resolver[NeededT] | None = None,
+) -> ToolDecorator[NeededT]: ...
 
 # ---------------------------------------------------------------- policy
 
@@ -755,6 +808,27 @@ class RunStream(Generic[OutputT]):
     async def __aexit__(self, *exc: object) -> None: ...
     async def result(self) -> TaskResult[OutputT]: ...
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    kind: Literal["entry", "agent", "tool", "arguments", "onReplay", "outputType", "guardrails", "rename"]
+    what: str
+    how: str
+    acceptable: bool
+    handle: str | None = None
+    agent: str | None = None
+    tool: str | None = None
+    call: str | None = None
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upgrade:
+    tools: Mapping[str, str] = ...
+    agents: Mapping[str, str] = ...
+    arguments: Callable[[str, dict[str, JsonValue]], Mapping[str, object]] | None = None
+    questions: Callable[[Request], Request | None] | None = None
+    def __post_init__(self) -> None: ...
+    def tool(self, name: str) -> str: ...
+    def agent(self, name: str) -> str: ...
+
 class Options(TypedDict, Generic[DepsT], total=False):
     model: Model | str
     deps: DepsT
@@ -780,7 +854,10 @@ class Options(TypedDict, Generic[DepsT], total=False):
     shutdown: float
     claim: float
     max_result_chars: int
+    redact: Sequence[str]
     retry: RetryPolicy
+    upgrade: Upgrade
+    on_drift: Literal["refuse", "accept"]
 
 # ---------------------------------------------------------------- agents and runs
 

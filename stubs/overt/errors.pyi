@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from overt import Answer, TaskResult
+from overt import Answer, Drift, TaskResult
 
 class OvertError(Exception): ...
 class UsageError(OvertError): ...
@@ -36,7 +36,9 @@ class InvalidAnswer(UsageError):
     places: tuple[str, ...]
     def __init__(self, message: str, *, places: Sequence[str] = ()) -> None: ...
 
-class SpecDrift(UsageError): ...
+class SpecDrift(UsageError):
+    drifts: tuple[Drift, ...]
+    def __init__(self, message: str, *, drifts: Sequence[Drift] = ()) -> None: ...
 
 class RunStopped(OvertError):
     result: TaskResult[object]

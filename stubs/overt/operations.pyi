@@ -3,7 +3,7 @@ from dataclasses import dataclass
 
 from typing_extensions import TypeVar, Unpack
 
-from overt import Agent, Clock, Event, Options, Store
+from overt import Agent, Clock, Drift, Event, Options, Store
 from overt.errors import StoreError
 
 _DepsT = TypeVar("_DepsT", default=None)
@@ -13,7 +13,7 @@ _OutputT = TypeVar("_OutputT", default=str)
 class Stranded:
     run_id: str
     status: str
-    drifts: tuple[str, ...] = ()
+    drifts: tuple[Drift, ...] = ()
     error: StoreError | None = None
 
 async def check(

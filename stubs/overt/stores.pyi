@@ -1,4 +1,4 @@
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from os import PathLike
@@ -90,6 +90,66 @@ class MemoryStore(ImmediateStore):
         release: bool = False,
     ) -> str | None: ...
     def append_now(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        after: int,
+        epoch: int,
+        change: Change,
+        release: bool = False,
+    ) -> str | None: ...
+    async def read(self, run_id: str, *, after: int = 0) -> Sequence[Record]: ...
+    async def info(self, run_id: str) -> RunInfo: ...
+    async def claim(
+        self, run_id: str, *, owner: Owner, now: datetime, until: datetime, force: bool = False
+    ) -> Claim: ...
+    async def renew(self, run_id: str, *, epoch: int, until: datetime) -> str | None: ...
+    async def release(self, run_id: str, *, epoch: int) -> None: ...
+    async def runs(
+        self,
+        *,
+        status: str | Collection[str] | None = None,
+        agent: str | None = None,
+        older_than: datetime | None = None,
+        limit: int | None = None,
+    ) -> Sequence[RunInfo]: ...
+    async def open_requests(
+        self,
+        *,
+        run_id: str | None = None,
+        kind: str | None = None,
+        agent: str | None = None,
+        older_than: datetime | None = None,
+        due: datetime | None = None,
+        limit: int | None = None,
+    ) -> Sequence[OpenRequest]: ...
+    async def ask_interrupt(self, run_id: str, *, reason: str = "") -> None: ...
+    async def delete(self, run_id: str, *, now: datetime, force: bool = False) -> None: ...
+    async def wait(self, run_id: str, *, after: int, timeout: float | None = None) -> int: ...
+    async def close(self) -> None: ...
+
+@final
+class PostgresStore(Store):
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        schema: str = "overt",
+        lock_timeout: float = 10.0,
+        reconnect_timeout: float = 10.0,
+    ) -> None: ...
+    async def create(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        agent: str,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
+    ) -> Claim: ...
+    async def append(
         self,
         run_id: str,
         records: Sequence[Record],
@@ -252,6 +312,41 @@ class StoreWrapper(Store):
     async def delete(self, run_id: str, *, now: datetime, force: bool = False) -> None: ...
     async def wait(self, run_id: str, *, after: int, timeout: float | None = None) -> int: ...
     async def close(self) -> None: ...
+
+class EncryptedStore(StoreWrapper):
+    def __init__(
+        self,
+        inner: Store,
+        key: str | bytes,
+        *,
+        old_keys: Iterable[str | bytes] = (),
+        allow_plain: bool = False,
+    ) -> None: ...
+    @staticmethod
+    def generate_key() -> str: ...
+    @property
+    def key_id(self) -> str: ...
+    async def create(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        agent: str,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
+    ) -> Claim: ...
+    async def append(
+        self,
+        run_id: str,
+        records: Sequence[Record],
+        *,
+        after: int,
+        epoch: int,
+        change: Change,
+        release: bool = False,
+    ) -> str | None: ...
+    async def read(self, run_id: str, *, after: int = 0) -> Sequence[Record]: ...
 
 @dataclass(frozen=True, kw_only=True)
 class PendingRequest:

@@ -2,7 +2,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from dataclasses import dataclass
 from datetime import datetime
 from types import EllipsisType
-from typing import Final, Literal, TypeAlias, final
+from typing import Final, Literal, Never, TypeAlias, final
 
 from pydantic import JsonValue
 
@@ -109,6 +109,7 @@ class CrashingStore(StoreWrapper):
     @property
     def survivor(self) -> Store: ...
     def hold(self, n: int) -> Gate: ...
+    def die(self) -> Never: ...
     async def create(
         self,
         run_id: str,

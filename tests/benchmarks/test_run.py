@@ -34,6 +34,11 @@ ROWS = {
         "  resume",
         "parked run of 50 turns",
     },
+    "encryption": {
+        "a record of 500 characters, encrypted and decrypted",
+        "a record of 10,000 characters, encrypted and decrypted",
+        "a turn on an encrypted file",
+    },
     "disk": {
         "turn on SQLiteStore, more than in memory",
         "  less its 2.0 fsyncs",

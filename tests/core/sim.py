@@ -13,7 +13,7 @@ from overt.core import inputs as i
 from overt.core.apply import apply_all
 from overt.core.budget import slots
 from overt.core.decide import decide
-from overt.core.effects import AskHost, CallModel, CallTool, Notify
+from overt.core.effects import RESOLVER, AskHost, CallModel, CallTool, Notify
 from overt.core.plan import AgentPlan, Plan
 from overt.core.render import committed
 from overt.core.tree import Call, CallState, Node, Tree
@@ -30,9 +30,20 @@ def plan(**options: Any) -> Plan:
     caps = options.pop("caps", {})
     wait_for = options.pop("hosted", ())
     policed = options.pop("policed", {})
+    resolves = options.pop("resolves", ())
+    called = options.pop("called", {})
+    tools = options.pop("tools", TOOLS)
     teams = {"a": ("b", "c"), "b": ("c",), "c": ()}
     agents = {
-        name: AgentPlan(name, team, dict(TOOLS), caps.get(name, f.Caps()), name in wait_for, **policed)
+        called.get(name, name): AgentPlan(
+            called.get(name, name),
+            tuple(sorted(called.get(one, one) for one in team)),
+            dict(tools),
+            caps.get(name, f.Caps()),
+            name in wait_for,
+            resolves=resolves,
+            **policed,
+        )
         for name, team in teams.items()
     }
     return Plan(agents, **options)
@@ -48,7 +59,9 @@ class Sim:
         self.checked = checked
         self.shadow = Tree()
         self.unsettled: set[tuple[str, str]] = set()
+        self.freed: set[str] = set()
         self.looked_at = 0
+        self.looked_up: set[str] = set()
         self.high: dict[str, tuple[int, int, int]] = {}
         self.policed_to = 0
         self.cleared: set[tuple[str, str]] = set()
@@ -265,21 +278,47 @@ def _check_doubt(sim: Sim) -> None:
     for _, facts in sim.log[sim.looked_at :]:
         for fact in facts:
             _check_entry(sim, fact)
+            _check_lookup(sim, fact)
     sim.looked_at = len(sim.log)
     sim.unsettled = {
         (n.id, c.id)
         for n in sim.tree.nodes.values()
         if n.wake is not None
         for c in n.wake.batch or ()
-        if c.key and n.wake.memory[c.key].unsettled
+        if c.key and n.wake.memory[c.key].unsettled and c.key not in sim.freed
     }
 
 
 def _check_entry(sim: Sim, fact: f.Fact) -> None:
     if isinstance(fact, f.AnswerGiven):
-        sim.unsettled.discard((fact.handle, sim.tree.requests[fact.request].call))
+        request = sim.tree.requests[fact.request]
+        sim.unsettled.discard((fact.handle, request.call))
+        if request.once is not None:
+            # It is entered again for the rest of it: perhaps not at once, perhaps in the next attempt.
+            sim.freed.add(request.key)
+    elif isinstance(fact, f.CallAsked):
+        sim.freed.discard(sim.tree.requests[fact.request].key)
     elif isinstance(fact, f.CallEntered):
         assert (fact.handle, fact.call) not in sim.unsettled, fact
+        sim.freed.discard(_key_of(sim, fact) or "")
+
+
+def _check_lookup(sim: Sim, fact: f.Fact) -> None:
+    """A tool that can is asked about its doubt before any host, and once by each process."""
+    if isinstance(fact, f.ResumeBegun) and fact.dead:
+        sim.looked_up = set()
+    elif isinstance(fact, f.HostAsked):
+        node, request = sim.node(fact.handle), sim.tree.requests[fact.request]
+        assert node.plan is not None
+        assert node.wake is not None
+        doubt = request.question.kind == "in_doubt"
+        can = doubt and node.wake.memory[request.key].tool in node.plan.resolves
+        if fact.by == RESOLVER:
+            assert can, f"asked about what it cannot know: {fact}"
+            assert fact.request not in sim.looked_up, f"asked twice: {fact}"
+            sim.looked_up.add(fact.request)
+        else:
+            assert not can or fact.request in sim.looked_up, f"a host was asked first: {fact}"
 
 
 def _check_policed(sim: Sim) -> None:
@@ -403,6 +442,8 @@ def _check_wake(sim: Sim, node: Node) -> None:
         # Of a doubt about a wake that was cut off `on_pending` is told at once.
         left = [e for e in tree.open.values() if e.handle == node.id and e.id in wake.effects]
         assert all(wake.cut and isinstance(e, Notify) for e in left), "effects of a settled wake"
+    keys = [c.key for c in (wake.batch or ()) if c.key] if wake is not None else []
+    assert len(set(keys)) == len(keys), f"two calls of {node.id} have one key"
     _check_balanced(committed(tree, node, wake), node.id)
 
 

@@ -12,7 +12,10 @@ from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.desk import Refused
 from overt.core.effects import AskHost, CallModel, CallTool, Notify
+from overt.core.plan import Plan
+from overt.core.tree import Node
 from overt.errors import UsageError
+from overt.result import State
 from tests.core.sim import Sim, call, check, plan, task, tree_snapshot
 
 small = st.integers(0, 12)
@@ -28,12 +31,13 @@ caps = st.builds(
     max_depth=st.sampled_from([None, 2, 4]),
     max_cost=st.none(),
 )
+MORE = {"t": "rerun", "u": "reuse", "ask": "rerun", "t2": "rerun"}
 args = st.sampled_from(["{}", '{"x":1}', '{"x":2}'])
 calls = st.lists(
     st.one_of(
         st.builds(call, st.sampled_from(["t", "u", "ask"]), args),
         st.builds(call, st.just("nope"), args, st.just("unknown tool")),
-        st.builds(task, st.sampled_from(["b", "c", "zz"]), st.sampled_from(["p", "q"])),
+        st.builds(task, st.sampled_from(["b", "b", "c", "c", "d", "zz"]), st.sampled_from(["p", "q"])),
     ),
     min_size=1,
     max_size=4,
@@ -51,15 +55,36 @@ class Machine(RuleBasedStateMachine):
         hosted=st.sampled_from([(), (), ("a",), ("c",)]),
         closes=st.booleans(),
         on_pending=st.booleans(),
+        resolves=st.sampled_from([(), ("u",), ("ask", "t", "u")]),
     )
     def start(
-        self, root: f.Caps, a: f.Caps, b: f.Caps, policy: str, hosted: Any, closes: bool, on_pending: bool
+        self,
+        root: f.Caps,
+        a: f.Caps,
+        b: f.Caps,
+        policy: str,
+        hosted: Any,
+        closes: bool,
+        on_pending: bool,
+        resolves: tuple[str, ...],
     ) -> None:
-        self.sim = Sim(
-            plan(caps={"a": a, "b": b}, root=root, hosted=hosted, inbox_cap=2, on_pending=on_pending),
-            policy=policy,
-        )
+        self.given: dict[str, Any] = {
+            "caps": {"a": a, "b": b},
+            "root": root,
+            "hosted": hosted,
+            "inbox_cap": 2,
+            "on_pending": on_pending,
+            "resolves": resolves,
+        }
+        self.called = {"b": "b", "c": "c"}
+        self.sim = Sim(self.planned(), policy=policy)
         self.sim.begin(closes=closes)
+
+    called: dict[str, str]
+    """What the agents are called by now."""
+
+    def planned(self, **changed: Any) -> Plan:
+        return plan(**{**self.given, "caps": dict(self.given["caps"])}, **changed)
 
     def step(self, inp: i.Input) -> None:
         before = tree_snapshot(self.sim.tree)
@@ -121,10 +146,15 @@ class Machine(RuleBasedStateMachine):
                 self.step(i.OnceBegin(effect.id, "l"))
 
     @precondition(lambda self: self.sim.effects(AskHost))
-    @rule(n=small, ok=st.sampled_from([None, True, False]))
-    def host(self, n: int, ok: bool | None) -> None:
+    @rule(
+        n=small,
+        ok=st.sampled_from([None, True, False]),
+        outcome=st.sampled_from(["succeeded", "failed", "retry"]),
+    )
+    def host(self, n: int, ok: bool | None, outcome: str) -> None:
         effect = self.pick(AskHost, n)
-        self.step(i.HostDone(effect.id, None if ok is None else self.spec(effect.request, ok)))
+        answer = None if ok is None else self.spec(effect.request, ok, outcome)
+        self.step(i.HostDone(effect.id, answer, None if ok is not None or outcome != "failed" else "E: no"))
 
     @precondition(lambda self: self.sim.effects(Notify))
     @rule(n=small)
@@ -199,6 +229,69 @@ class Machine(RuleBasedStateMachine):
         self.sim.crash()
         check(self.sim)
         self.step(i.Recover(policy, failed))
+
+    def remembering(self) -> list[Node]:
+        """The handles whose wake may go on, and has made calls."""
+        return [
+            node
+            for node in self.sim.tree.nodes.values()
+            if node.wake is not None
+            and node.wake.memory
+            and node.state is not State.CLOSED
+            and (node.wake.cut or node.wake.status in (None, "error", "incomplete"))
+        ]
+
+    @precondition(lambda self: self.remembering())
+    @rule(
+        n=small,
+        m=small,
+        tool=st.sampled_from([None, "t", "u", "ask", "t2"]),
+        after=st.sampled_from([None, "{}", '{"x":1}', '{"x":3}']),
+        agent=st.sampled_from([None, ("b", "d"), ("c", "d"), ("c", "b"), ("b", "b"), ("b", "c")]),
+        accept=st.sampled_from([None, None, "tool", "arguments", "agent", "outputType"]),
+        recover=st.booleans(),
+    )
+    def another_release(
+        self,
+        n: int,
+        m: int,
+        tool: str | None,
+        after: str | None,
+        agent: tuple[str, str] | None,
+        accept: str | None,
+        recover: bool,
+    ) -> None:
+        """The process dies; one whose code has changed takes the run, and goes on with what does not fit."""
+        self.sim.crash()
+        nodes = self.remembering()
+        node = nodes[n % len(nodes)]
+        assert node.wake is not None
+        memories = list(node.wake.memory.values())
+        memory = memories[m % len(memories)]
+        name = memory.tool
+        used = {one.tool for one in memories}
+        renamed: list[f.AgentRenamed | f.ToolRenamed] = []
+        upgraded: list[f.ArgumentsUpgraded] = []
+        accepted: list[f.DriftAccepted] = []
+        if agent is not None and agent[1] not in self.called.values():
+            slot, new = agent
+            renamed.append(f.AgentRenamed(self.called[slot], new))
+            self.called[slot] = new
+        if tool is not None and tool not in used and name not in ("task", "d"):
+            renamed.append(f.ToolRenamed(node.id, name, tool))
+            name = tool
+        origins = node.wake.origins
+        known = {} if origins is None else origins.arguments
+        now = next((args for (_, args), firsts in known.items() if memory.args in firsts), memory.args)
+        if after is not None and after != now and name not in ("task", "d"):
+            upgraded.append(f.ArgumentsUpgraded(node.id, name, now, after))
+        if accept is not None:
+            subject = (name if accept == "tool" else None, memory.call if accept == "arguments" else None)
+            accepted.append(f.DriftAccepted(node.id, "no more", accept, *subject))
+        plan = self.planned(called=dict(self.called), tools=MORE)
+        self.step(i.Drift(plan.dump(), tuple(renamed), tuple(upgraded), tuple(accepted)))
+        if recover or self.sim.tree.open:
+            self.step(i.Recover())
 
     @rule(by=st.sampled_from([50, 5000]))
     def extend(self, by: int) -> None:

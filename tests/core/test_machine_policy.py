@@ -54,6 +54,7 @@ class PolicedMachine(Machine):
         delegates=st.sampled_from([{}, {"d": "c"}]),
         guarded=st.sampled_from([True, True, False]),
         closes=st.booleans(),
+        resolves=st.sampled_from([(), ("u",), ("ask", "t", "u")]),
     )
     def start(
         self,
@@ -68,6 +69,7 @@ class PolicedMachine(Machine):
         delegates: dict[str, str],
         guarded: bool,
         closes: bool,
+        resolves: tuple[str, ...],
     ) -> None:
         policed = {
             "guards": ("g",) if guarded else (),
@@ -83,8 +85,10 @@ class PolicedMachine(Machine):
             "hosted": hosted,
             "on_limit": on_limit,
             "on_pending": True,
+            "resolves": resolves,
         }
         self.policed: dict[str, Any] = policed
+        self.called = {"b": "b", "c": "c"}
         self.sim = Sim(self.made(**policed), policy=policy)
         self.sim.begin(closes=closes)
 
@@ -122,7 +126,12 @@ class PolicedMachine(Machine):
                     pass
 
     def made(self, **policed: Any) -> Plan:
-        return plan(**{k: dict(v) if k == "caps" else v for k, v in self.declared.items()}, policed=policed)
+        delegates = {tool: self.called[slot] for tool, slot in policed["delegates"].items()}
+        declared = {k: dict(v) if k == "caps" else v for k, v in self.declared.items()}
+        return plan(**declared, policed=policed | {"delegates": delegates}, called=dict(self.called))
+
+    def planned(self, **changed: Any) -> Plan:
+        return self.made(**self.policed)
 
     @rule(
         guards=st.sampled_from([(), ("g",), ("h",)]),

@@ -39,6 +39,12 @@ def text_ruled(sim: Sim, ruling: f.RulingSpec) -> None:
     sim.step(i.TextRuled(one(sim, CheckText).id, ruling))
 
 
+def allow_all(sim: Sim) -> None:
+    """The guardrails let every call they are asked about."""
+    effect = one(sim, CheckCalls)
+    sim.step(i.ChecksRuled(effect.id, (ALLOW,) * len(effect.calls)))
+
+
 def stopped_by_the_clock(sim: Sim) -> None:
     sim.now += 11_000_000
     sim.step(i.Tick())
@@ -302,6 +308,54 @@ def test_a_call_that_was_kept_out_is_let_in_by_a_raise_for_another(how: str) -> 
     assert sim.tool("ask", first)
 
 
+def test_room_that_another_took_while_a_call_was_looked_at_again_is_asked_about_anew() -> None:
+    sim = begun(root=f.Caps(max_tool_calls=2), on_limit=True, policed={"guards": ("g",)})
+    sim.reply("", task("c", "p"), task("c", "q"))
+    sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ALLOW, ALLOW)))
+    first, second = f"{A}/c.1", f"{A}/c.2"
+    sim.reply("", call("t"), handle=first)
+    sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ALLOW,)))
+    sim.reply("", call("t"), handle=second)
+    (others,) = sim.effects(CheckCalls)
+    more = f.Caps(max_tool_calls=3)
+    sim.step(i.LimitRuled(one(sim, AskLimit).id, "extend", more))
+    sim.step(i.ChecksRuled(others.id, (ALLOW,)))
+    assert sim.tool("t", second)
+    sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ALLOW,)))
+    asked = one(sim, AskLimit)
+    assert (asked.handle, asked.cap, asked.spent) == (first, "3", "3")
+    # What gives no room is not asked about for ever.
+    sim.step(i.LimitRuled(asked.id, "extend", more))
+    sim.step(i.ChecksRuled(one(sim, CheckCalls).id, (ALLOW,)))
+    assert (sim.result(first).status, sim.result(first).limit) == ("incomplete", "maxToolCalls")
+
+
+def test_room_that_a_call_in_flight_took_while_it_was_asked_about_is_asked_about_anew() -> None:
+    sim = begun(root=f.Caps(max_tokens=3000), on_limit=True)
+    sim.reply("", task("c", "p"), task("c", "q"))
+    first, second = f"{A}/c.1", f"{A}/c.2"
+    sim.reply("", call("t"), handle=first, tokens=f.Tokens(3000, 0))
+    sim.ret("t", handle=first)
+    sim.reply("", call("t"), handle=second, tokens=f.Tokens(1000, 0))
+    asked = one(sim, AskLimit)
+    sim.step(i.LimitRuled(asked.id, "extend", f.Caps(max_tokens=4000)))
+    again = one(sim, AskLimit)
+    assert [(e.handle, e.cap, e.spent) for e in (asked, again)] == [
+        (first, "3000", "3100"),
+        (first, "4000", "4100"),
+    ]
+
+
+def test_time_that_is_gone_before_it_is_given_is_not_asked_about_for_ever() -> None:
+    sim = begun(caps=TIME, on_limit=True)
+    sim.reply("", call("t"))
+    sim.now += 11_000_000
+    sim.ret("t")
+    sim.now += 5_000_000
+    sim.step(i.LimitRuled(one(sim, AskLimit).id, "extend", f.Caps(max_wall=13.0)))
+    assert (sim.result().status, sim.result().limit) == ("incomplete", "maxWall")
+
+
 def test_time_ends_nothing_while_it_is_asked_about() -> None:
     sim = begun(caps=TIME, on_limit=True)
     sim.reply("", call("t"))
@@ -458,3 +512,46 @@ def test_a_hook_that_failed_over_a_reply_that_is_none_is_told(finish: str, type:
     assert error is not None
     assert error.type == type
     assert type == "Boom" or error.detail == "a hook failed over it: Boom: in a hook"
+
+
+def test_a_reply_a_stop_has_kept_is_dropped_whole_where_it_diverges() -> None:
+    """What goes back to the checkpoint afterwards finds it as it is."""
+    sim = begun(caps=TIME, policed={"guards": ("g",)})
+    sim.reply("", call("ask"))
+    allow_all(sim)
+    sim.ask()
+    sim.answer()
+    sim.reply("", task("b", "x"))
+    stopped_by_the_clock(sim)
+    kept = len(sim.node(A).messages)
+    goes_on(sim)
+    allow_all(sim)
+    error = sim.result().error
+    assert error is not None
+    assert error.type == "ReplayDiverged"
+    sim.step(i.Recover(None))
+    assert len(sim.node(A).messages) < kept
+    assert sim.node(A).bytes_since >= 0
+    sim.reply("", call("ask"))
+    allow_all(sim)
+    sim.ret("ask")
+    sim.reply("done")
+    assert sim.result().status == "done"
+
+
+def test_a_rewind_after_a_kept_reply_was_dropped_buys_another() -> None:
+    sim = begun(caps=TIME, policed={"guards": ("g",)})
+    sim.reply("", call("ask"))
+    allow_all(sim)
+    sim.ask()
+    sim.answer()
+    sim.reply("", task("b", "x"))
+    stopped_by_the_clock(sim)
+    goes_on(sim)
+    allow_all(sim)
+    sim.step(i.Recover("rewind"))
+    sim.reply("", call("ask"))
+    allow_all(sim)
+    sim.ret("ask")
+    sim.reply("done")
+    assert sim.result().status == "done"

@@ -112,6 +112,7 @@ def test_a_result_counts_as_the_model_is_shown_it() -> None:
     sim.ret("t", "x" * 10_000)
     bounded = sim.node("root/a.1").messages[-1].text
     assert "10000 characters" in bounded
+    assert len(bounded) <= 100
     assert reserved(sim) == 200 + (2 + len(bounded.encode())) // 4 + 30
 
 

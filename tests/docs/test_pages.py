@@ -15,7 +15,18 @@ from tests.docs.pages import ROOT, run_page
 DOCS = ROOT / "docs"
 
 
-@pytest.mark.parametrize(("page", "blocks"), [("index", 2), ("policy", 4), ("streams", 2), ("operations", 9)])
+@pytest.mark.parametrize(
+    ("page", "blocks"),
+    [
+        ("index", 2),
+        ("concepts", 1),
+        ("policy", 4),
+        ("streams", 2),
+        ("operations", 9),
+        ("data", 3),
+        ("upgrades", 4),
+    ],
+)
 def test_every_block_of_a_page(
     page: str, blocks: int, tmp_path: Path, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

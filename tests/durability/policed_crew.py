@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from anyio.lowlevel import checkpoint
 from pydantic import BaseModel
-from tests.durability.crew import Counting, Outcome, World
+from tests.durability.crew import Counting, Outcome, World, check_entries
 
 from overt import (
     Agent,
@@ -42,6 +43,7 @@ from overt import (
     UserMessage,
     tool,
 )
+from overt.clock import Clock
 from overt.core import facts as f
 from overt.errors import AlreadyAnswered, RunNotFound
 from overt.stores import Store
@@ -49,6 +51,8 @@ from overt.testing import MockModel, Script, VirtualClock, call, say
 
 RUN = "run"
 TOKENS = 100
+HERE: ContextVar[World] = ContextVar("HERE")
+"""The world, for rules and hooks, which are handed no deps."""
 Mode = Literal["rewind", "continue", "inline"]
 MODES: tuple[Mode, ...] = ("rewind", "continue", "inline")
 """How questions are answered: after the run has parked, under one of the policies, or at once."""
@@ -87,6 +91,7 @@ SCRIPT: Script = {
 @tool
 async def look(ctx: ToolContext[World], what: str) -> str:
     """Look something up."""
+    ctx.deps.enter(ctx)
     ctx.deps.do(ctx, f"look {what}")
     await checkpoint()
     return f"{what} are fine"
@@ -95,6 +100,7 @@ async def look(ctx: ToolContext[World], what: str) -> str:
 @tool(on_replay="reuse")
 async def charge(ctx: ToolContext[World], order: str) -> str:
     """Take the money."""
+    ctx.deps.enter(ctx)
     await checkpoint()
     ctx.deps.do(ctx, f"charge {order}")
     await checkpoint()
@@ -104,6 +110,7 @@ async def charge(ctx: ToolContext[World], order: str) -> str:
 @tool(on_replay="reuse")
 async def refund(ctx: ToolContext[World], order: str, amount: int) -> str:
     """Give money back."""
+    ctx.deps.enter(ctx)
     await checkpoint()
     ctx.deps.do(ctx, f"refund {order} {amount}")
     return "refunded"
@@ -112,6 +119,7 @@ async def refund(ctx: ToolContext[World], order: str, amount: int) -> str:
 @tool
 async def wipe(ctx: ToolContext[World], what: str) -> str:
     """Delete everything."""
+    ctx.deps.enter(ctx)
     ctx.deps.do(ctx, f"wipe {what}")
     return "gone"
 
@@ -119,6 +127,7 @@ async def wipe(ctx: ToolContext[World], what: str) -> str:
 @tool
 async def letter(ctx: ToolContext[World], to: str) -> str:
     """Write a letter, and send it when somebody agrees."""
+    ctx.deps.enter(ctx)
 
     async def draft() -> str:
         await checkpoint()
@@ -131,30 +140,40 @@ async def letter(ctx: ToolContext[World], to: str) -> str:
     return "sent"
 
 
+def here(place: str) -> None:
+    """Come to a place in code that is no tool."""
+    HERE.get().at(place)
+
+
 def never_wipe(event: GuardrailEvent) -> Ruling:
+    here(f"ruling never_wipe {event.call.name}")
     return Deny("nothing is deleted") if event.call.name == "wipe" else Allow()
 
 
 async def large_refunds(event: GuardrailEvent) -> Ruling:
     await checkpoint()
+    here(f"ruling large_refunds {event.call.name}")
     amount = event.call.arguments.get("amount", 0)
     assert isinstance(amount, int)
     return Ask(f"Refund {event.call.arguments['order']}: {amount}?") if amount >= 50 else Allow()
 
 
 def lower(event: BeforeTool) -> ToolOverride | None:
+    here(f"hook before {event.call.name}")
     if event.call.arguments.get("what") == "TABLES":
         return ToolOverride(arguments={"what": "tables"})
     return None
 
 
 def shorten(event: BeforeLLM) -> LLMOverride | None:
+    here(f"hook before turn {event.turn}")
     if event.turn < 2:
         return None
     return LLMOverride(messages=[UserMessage(text="go on"), *event.messages[1:]])
 
 
 def known(event: PromptEvent) -> Ruling:
+    here(f"ruling prompt {event.prompt}")
     return Allow() if event.prompt == "dig" else Deny("what is that?")
 
 
@@ -165,13 +184,16 @@ class Report(BaseModel):
 
 
 async def third_time(attempt: Attempt[Report]) -> tuple[bool, str]:
+    here(f"judging {attempt.text}")
     await checkpoint()
+    here(f"judged {attempt.text}")
     assert attempt.output is not None
     assert [c.name for c, r in attempt.tool_calls if not r.is_error] == ["look", "charge", "task"]
     return attempt.output.count >= 3, f"{attempt.output.count} of 3"
 
 
 def published(event: OutputEvent) -> Ruling:
+    here(f"ruling output {event.text}")
     assert isinstance(event.output, Report)
     return Ask(f"Publish {event.output.count}?")
 
@@ -208,6 +230,7 @@ COORDINATOR = Agent(
 
 
 def ask_for_more(info: LimitInfo) -> LimitDecision:
+    here(f"limit {info.limit} {info.handle}")
     return Suspend()
 
 
@@ -223,15 +246,28 @@ class Host:
     """Whether a crash is recovered from by a replay."""
     streams: bool = False
     """Whether it reads along."""
+    run_id: str = RUN
+    force: bool = False
+    """Whether it takes the run from whoever has it."""
+    clock: Clock = field(default_factory=VirtualClock)
 
     def options(self) -> dict[str, Any]:
+        HERE.set(self.world)
+
         async def on_pending(request: Request) -> None:
+            self.world.at(f"telling {request.prompt}")
             self.world.told.append(request.id)
+            self.world.note("told", request.id)
+            self.world.at(f"told {request.prompt}")
 
         async def wait_for(request: Request) -> Answer[Any]:
             await checkpoint()
+            self.world.at(f"asking for {request.prompt}")
             self.world.told.append(request.id)
-            return self.answer(request)
+            self.world.note("told", request.id)
+            answer = self.answer(request)
+            self.world.at(f"hearing of {request.prompt}")
+            return answer
 
         policy = ResumePolicy.CONTINUE if self.mode == "continue" else ResumePolicy.REWIND
         given: dict[str, Any] = (
@@ -243,15 +279,19 @@ class Host:
             "model": Counting(MockModel(SCRIPT, tokens=TOKENS), self.world),
             "resume_policy": policy,
             "on_limit": ask_for_more,
-            "clock": VirtualClock(),
+            "clock": self.clock,
         }
+
+    async def open(self) -> Runtime[Report]:
+        """Find the run."""
+        return await Runtime.open(COORDINATOR, self.run_id, **self.options())
 
     async def run(self) -> tuple[TaskResult[Report], Runtime[Report]]:
         """Start the run or find it, and answer what it asks until it is done."""
         try:
-            runtime = await Runtime.open(COORDINATOR, RUN, **self.options())
+            runtime = await self.open()
         except RunNotFound:
-            runtime = Runtime(COORDINATOR, run_id=RUN, **self.options())
+            runtime = Runtime(COORDINATOR, run_id=self.run_id, **self.options())
             result = await self._start(runtime)
         else:
             result = await self._recover(runtime)
@@ -260,7 +300,9 @@ class Host:
                 return result, runtime
             if result.status != "pending":
                 raise AssertionError(f"[{result.status}] {result.text}")
-            result = await self._resume(runtime, [self.answer(request) for request in result.pendings])
+            answers = [self.answer(request) for request in result.pendings]
+            self.world.at(f"answering {result.pendings[0].prompt}")
+            result = await self._resume(runtime, answers)
         raise AssertionError("the run goes round in circles")
 
     async def _start(self, runtime: Runtime[Report]) -> TaskResult[Report]:
@@ -270,7 +312,7 @@ class Host:
         policy = ResumePolicy.REWIND if self.rewinds else None
         if self.streams:
             return await self._read(runtime.stream(policy=policy))
-        return await runtime.recover(policy=policy)
+        return await runtime.recover(policy=policy, force=self.force)
 
     async def _resume(self, runtime: Runtime[Report], answers: list[Answer[Any]]) -> TaskResult[Report]:
         return await (self._read(runtime.stream(answer=answers)) if self.streams else runtime.resume(answers))
@@ -280,7 +322,8 @@ class Host:
             return await stream.result()
 
     def answer(self, request: Request) -> Answer[Any]:
-        self.world.answered[request.id] = Answer(id=request.id, ok=True)
+        known = self.world.answered[request.id] = Answer(id=request.id, ok=True)
+        self.world.note("answer", known.model_dump_json())
         data: object = None
         if request.kind == "in_doubt":
             output = "Dear ann" if "once" in request.data else "as it was"
@@ -357,6 +400,7 @@ def check(
     assert result.output == Report(count=3)
     assert result.text == '{"count":3}'
     _check_effects(world, facts)
+    check_entries(world, facts)
     _check_questions(world, facts, quiet, budgets=not replayed)
     # The gate: a round is judged once, whatever the verifier was asked again for.
     assert [(v.number, v.ok, v.reason) for v in result.verdicts] == [

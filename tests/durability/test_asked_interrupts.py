@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
+from tests.postgres import Place
 
 from overt import Agent, Answer, Options, Runtime, ToolContext, tool
 from overt.errors import AlreadyAnswered
@@ -18,8 +19,11 @@ from overt.testing import MockModel, VirtualClock, call, say
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    if request.param == "postgres":
+        postgres: Place = request.getfixturevalue("postgres")
+        return postgres.store()
     return MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path / "runs.db")
 
 

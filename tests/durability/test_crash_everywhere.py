@@ -1,113 +1,95 @@
-"""A process that dies at any append, before or after it is written: the next one goes on as if nothing had been."""
+"""A process that dies at any append, or at any place outside: the next one goes on as if nothing had been."""
 
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import pytest
 from tests.durability.crew import LEAD, RUN, Host, Outcome, World, check, facts_of
+from tests.durability.deaths import OUTCOMES, STORES, Death, Life, deaths, dies, opened_twice, step_of
 
 from overt import Budget, ResumePolicy, Runtime
 from overt.core import facts as f
-from overt.errors import StoreError
-from overt.stores import MemoryStore, SQLiteStore
-from overt.testing.crashing import Crashed, CrashingStore
+from overt.stores import MemoryStore, Store
+from overt.testing import CrashingStore
 
 pytestmark = pytest.mark.anyio
-When = Literal["before", "after"]
+policies = pytest.mark.parametrize("policy", list(ResumePolicy))
 
 
-async def calm(policy: ResumePolicy) -> tuple[World, list[f.Fact], int]:
-    """The run nobody disturbs: its world, its journal, and its number of appends."""
+@dataclass
+class Calm:
+    """The run nobody disturbs."""
+
+    facts: list[f.Fact]
+    appends: int
+    places: list[str]
+
+
+async def calm(policy: ResumePolicy) -> Calm:
     world, store = World(), CrashingStore(MemoryStore())
+    life = Life(world, store)
     result = await Host(world, store, policy).run()
     facts = await facts_of(store)
     check(world, result, facts, facts)
-    return world, facts, store.appends
+    return Calm(facts, store.appends, life.places)
 
 
-async def crash(host: Host, at: int, when: When) -> None:
-    """Run until the process dies at its n-th append."""
-    store = CrashingStore(host.store, crash_at=at, when=when)
-    try:
+async def died(host: Host, death: Death) -> bool:
+    """Run `host` until it dies so."""
+
+    async def run(store: Store) -> None:
         await Host(host.world, store, host.policy, host.outcome).run()
-    except BaseException as error:
-        if not is_crash(error):
-            raise
-    else:
-        raise AssertionError("it lived")
-    assert store.crashed
+
+    return await dies(run, host.world, host.store, death)
 
 
-def is_crash(error: BaseException | None) -> bool:
-    """Whether it is the store's crash, as it comes out of a task, of a group of them, or of a stopped driver."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(is_crash(inner) for inner in error.exceptions)
-    return isinstance(error, Crashed) or (isinstance(error, StoreError) and is_crash(error.__cause__))
-
-
-@pytest.mark.parametrize("outcome", ["retry", "succeeded"])
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("policy", list(ResumePolicy))
-async def test_a_crash_at_every_append(policy: ResumePolicy, when: When, outcome: Outcome) -> None:
-    _, quiet, appends = await calm(policy)
-    assert appends >= 16
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("outcome", OUTCOMES)
+@policies
+async def test_a_death_at_every_append_and_at_every_place(
+    policy: ResumePolicy, outcome: Outcome, store: str, quick: Path, anyio_backend_name: str
+) -> None:
+    quiet = await calm(policy)
+    assert quiet.appends >= 18
+    assert len(quiet.places) >= 40
     doubted = 0
-    for at in range(1, appends + 1):
-        host = Host(World(), MemoryStore(), policy, outcome)
-        try:
-            await crash(host, at, when)
-            result = await host.run()
-            check(host.world, result, await facts_of(host.store), quiet)
-        except BaseException as error:
-            error.add_note(f"crashed {when} append {at} of {appends}")
-            raise
-        doubted += bool(host.world.doubts)
-    assert doubted, "no crash left anything in doubt: this test has lost its subject"
+    step = 1 if store == "memory" else step_of(anyio_backend_name)
+    for death in deaths(quiet.appends, len(quiet.places), step=step):
+        async with opened_twice(store, quick / f"{death}.db") as (first, second):
+            world = World()
+            try:
+                lived = not await died(Host(world, first, policy, outcome), death)
+                # What happens at once may come in fewer appends another time, never in fewer places.
+                assert not lived or (death.when != "at" and death.number > quiet.appends - 4)
+                result = await Host(world, second, policy, outcome).run()
+                check(world, result, await facts_of(second), quiet.facts)
+            except BaseException as error:
+                error.add_note(f"died {death} of {quiet.appends} appends, {len(quiet.places)} places")
+                raise
+        doubted += bool(world.doubts)
+    assert doubted, "no death left anything in doubt: this test has lost its subject"
 
 
-@pytest.mark.parametrize("policy", list(ResumePolicy))
-async def test_one_crash_after_another(policy: ResumePolicy) -> None:
-    """Each process dies a few appends after the one before it, so recoveries are cut off too."""
-    _, quiet, appends = await calm(policy)
+@policies
+async def test_one_death_after_another(policy: ResumePolicy) -> None:
+    """Each process dies a little after the one before it, so recoveries are cut off too."""
+    quiet = await calm(policy)
     chance = random.Random(7)
     for _ in range(20):
-        host = Host(World(), MemoryStore(), policy, chance.choice(("retry", "succeeded")))
-        crashes: list[str] = []
+        host = Host(World(), MemoryStore(), policy, chance.choice(OUTCOMES))
+        planned = chance.sample(list(deaths(quiet.appends, len(quiet.places))), chance.randint(2, 5))
         try:
-            for _ in range(chance.randint(2, 5)):
-                at = chance.randint(1, appends)
-                when: When = chance.choice(("before", "after"))
-                crashes.append(f"{when} {at}")
-                store = CrashingStore(host.store, crash_at=at, when=when)
-                try:
-                    await Host(host.world, store, policy, host.outcome).run()
-                except BaseException as error:
-                    if not is_crash(error):
-                        raise
-                else:
+            for death in planned:
+                if not await died(host, death):
                     break
             result = await host.run()
-            check(host.world, result, await facts_of(host.store), quiet)
+            check(host.world, result, await facts_of(host.store), quiet.facts)
         except BaseException as error:
-            error.add_note(f"crashed {crashes}")
+            error.add_note(f"died {[str(death) for death in planned]}")
             raise
-
-
-async def test_a_sample_on_a_file(tmp_path: Path) -> None:
-    policy = ResumePolicy.REWIND
-    _, quiet, appends = await calm(policy)
-    for at in range(2, appends + 1, 4):
-        path = tmp_path / f"{at}.db"
-        first, second = SQLiteStore(path), SQLiteStore(path)
-        world = World()
-        await crash(Host(world, first, policy), at, "after" if at % 8 else "before")
-        result = await Host(world, second, policy).run()
-        check(world, result, await facts_of(second), quiet)
-        await first.close()
-        await second.close()
 
 
 async def test_what_lies_before_a_limit_stop_is_neither_repeated_nor_reported_unused() -> None:

@@ -1,4 +1,4 @@
-"""A conversation whose process dies at any append: the next one goes on with its prompt, and with those that follow."""
+"""A conversation whose process dies anywhere: the next one goes on with its prompt, and with those that follow."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from tests.durability.crew import Counting, World
-from tests.durability.test_crash_everywhere import When
-from tests.durability.test_crash_policy import dies
+from tests.durability.deaths import Life, deaths, dies
 
 from overt import (
     Agent,
@@ -92,22 +91,22 @@ def seen(result: TaskResult[str], loop: Loop[str]) -> tuple[object, ...]:
     return result.text, result.turns, result.total_tokens, result.verdicts, shown
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("policy", list(ResumePolicy))
-async def test_a_crash_at_every_append_of_a_loop(policy: ResumePolicy, when: When) -> None:
+async def test_a_death_at_every_append_and_at_every_place_of_a_loop(policy: ResumePolicy) -> None:
     world, store = World(), CrashingStore(MemoryStore())
+    life = Life(world, store)
     quiet = seen(*await talk(world, policy, store))
     turns = 9 if policy is ResumePolicy.REWIND else 7
     assert quiet[:3] == ("third, done", turns, 100 * turns)
     assert store.appends >= 20
-    for at in range(1, store.appends + 1):
+    for death in deaths(store.appends, len(life.places)):
         world, inner = World(), MemoryStore()
         try:
-            assert await dies(partial(talk, world, policy), inner, at, when)
+            assert await dies(partial(talk, world, policy), world, inner, death)
             assert seen(*await talk(world, policy, inner)) == quiet
             assert len({key for _, _, key in world.effects}) == 3, (
                 "each prompt's payment has a key of its own"
             )
         except BaseException as error:
-            error.add_note(f"crashed {when} append {at} of {store.appends}")
+            error.add_note(f"died {death} of {store.appends} appends, {len(life.places)} places")
             raise

@@ -1,39 +1,46 @@
-"""A process that dies at any append of a run with every rule in it: nothing is asked, judged, done or bought anew."""
+"""A process that dies anywhere in a run with every rule in it: nothing is asked, judged, done or bought anew."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.durability.crew import Counting, Outcome, World, facts_of
+from tests.durability.deaths import OUTCOMES, Life, When, deaths, dies, opened_twice, step_of
 from tests.durability.policed_crew import MODES, RUN, Host, Mode, Report, again, check, look
-from tests.durability.test_crash_everywhere import When, is_crash
 
 from overt import Agent, Answer, Budget, ResumePolicy, Runtime, Suspend, TaskResult
 from overt.core import facts as f
 from overt.errors import RunNotFound
-from overt.stores import MemoryStore, SQLiteStore, Store
+from overt.stores import MemoryStore, Store
 from overt.testing import MockModel, Script, VirtualClock, call, say
 from overt.testing.crashing import CrashingStore
 
 pytestmark = pytest.mark.anyio
 modes = pytest.mark.parametrize("mode", MODES)
-OUTCOMES: tuple[Outcome, ...] = ("retry", "succeeded")
-WHENS: tuple[When, ...] = ("before", "after")
 
 
-async def calm(mode: Mode) -> tuple[list[f.Fact], int]:
-    """The journal of the run nobody disturbed, and its number of appends."""
+@dataclass
+class Calm:
+    """The run nobody disturbs."""
+
+    facts: list[f.Fact]
+    appends: int
+    places: list[str]
+
+
+async def calm(mode: Mode) -> Calm:
     world, store = World(), CrashingStore(MemoryStore())
+    life = Life(world, store)
     result, runtime = await driven(world, mode, "retry", store)
     facts = await facts_of(store)
     check(world, result, runtime, facts, facts)
-    return facts, store.appends
+    return Calm(facts, store.appends, life.places)
 
 
 async def driven(
@@ -41,22 +48,6 @@ async def driven(
 ) -> tuple[TaskResult[Report], Runtime[Report]]:
     """Drive the run in a process of its own."""
     return await Host(world, store, mode, outcome, rewinds, streams).run()
-
-
-async def dies(run: Callable[[Store], Awaitable[object]], inner: Store, at: int, when: When) -> bool:
-    """Run until the process dies at its n-th append; say whether it did."""
-    store = CrashingStore(inner, crash_at=at, when=when)
-    try:
-        await run(store)
-    except BaseException as error:
-        if not is_crash(error):
-            raise
-    return store.crashed
-
-
-def points(appends: int, loop: str) -> range:
-    """Every append on one loop, and a third of them on the other."""
-    return range(1, appends + 1) if loop == "asyncio" else range(1, appends + 1, 3)
 
 
 def in_doubt(facts: list[f.Fact]) -> bool:
@@ -77,71 +68,75 @@ def same_work(facts: list[f.Fact], quiet: list[f.Fact], mode: Mode) -> None:
 
 
 @modes
-@pytest.mark.parametrize("when", WHENS)
-async def test_a_crash_at_every_append(mode: Mode, when: When, anyio_backend_name: str) -> None:
-    quiet, appends = await calm(mode)
-    assert appends >= 40
+@pytest.mark.parametrize("when", ["before", "after", "at"])
+async def test_a_death_at_every_append_and_at_every_place(
+    mode: Mode, when: When, anyio_backend_name: str
+) -> None:
+    quiet = await calm(mode)
+    assert quiet.appends >= 40
+    assert len(quiet.places) >= 100
     doubted = 0
-    for at in points(appends, anyio_backend_name):
+    trio = anyio_backend_name == "trio"
+    for death in deaths(quiet.appends, len(quiet.places), step=1 if when == "at" else 3 if trio else 1):
+        # Each loop has one half of the places.
+        if death.when != when or (when == "at" and death.number % 2 == trio):
+            continue
         # Each loop has one half of the outcomes.
-        outcome = OUTCOMES[(at + (when == "after") + (anyio_backend_name == "trio")) % 2]
+        outcome = OUTCOMES[(death.number // (2 if when == "at" else 1) + (when == "after") + trio) % 2]
         world, store = World(), MemoryStore()
         try:
+            died = await dies(partial(driven, world, mode, outcome), world, store, death)
             # What happens at once may come in fewer appends another time.
-            assert await dies(partial(driven, world, mode, outcome), store, at, when) or at > appends - 4
+            assert died or (when != "at" and death.number > quiet.appends - 4)
             result, runtime = await driven(world, mode, outcome, store)
             facts = await facts_of(store)
-            check(world, result, runtime, facts, quiet)
-            same_work(facts, quiet, mode)
+            check(world, result, runtime, facts, quiet.facts)
+            same_work(facts, quiet.facts, mode)
             await again(runtime, world)
         except BaseException as error:
-            error.add_note(f"crashed {when} append {at} of {appends}, {outcome}")
+            error.add_note(f"died {death} of {quiet.appends} appends, {len(quiet.places)} places, {outcome}")
             raise
         doubted += in_doubt(facts)
-    assert doubted, "no crash left anything in doubt: this test has lost its subject"
+    assert doubted, "no death left anything in doubt: this test has lost its subject"
 
 
 @modes
-async def test_one_crash_after_another(mode: Mode) -> None:
-    """Each process dies a few appends after the one before it, so recoveries are cut off too.
+async def test_one_death_after_another(mode: Mode) -> None:
+    """Each process dies a little after the one before it, so recoveries are cut off too.
 
     Some of them replay, and some are read along as a stream.
     """
-    quiet, appends = await calm(mode)
+    quiet = await calm(mode)
+    every = list(deaths(quiet.appends, len(quiet.places)))
     chance = random.Random(11)
     for _ in range(12):
         world, store, outcome = World(), MemoryStore(), chance.choice(OUTCOMES)
-        deaths: list[str] = []
+        planned: list[str] = []
         try:
-            for _ in range(chance.randint(2, 5)):
-                at, when = chance.randint(1, appends), chance.choice(WHENS)
+            for death in chance.sample(every, chance.randint(2, 5)):
                 rewinds, streams = chance.random() < 0.3, chance.random() < 0.5
-                deaths.append(f"{when} {at}{' replaying' * rewinds}{' streamed' * streams}")
+                planned.append(f"{death}{' replaying' * rewinds}{' streamed' * streams}")
                 run = partial(driven, world, mode, outcome, rewinds=rewinds, streams=streams)
-                if not await dies(run, store, at, when):
+                if not await dies(run, world, store, death):
                     break
             result, runtime = await driven(world, mode, outcome, store)
-            check(world, result, runtime, await facts_of(store), quiet, replayed=True)
+            check(world, result, runtime, await facts_of(store), quiet.facts, replayed=True)
         except BaseException as error:
-            error.add_note(f"crashed {deaths}, {outcome}")
+            error.add_note(f"died {planned}, {outcome}")
             raise
 
 
-async def test_a_sample_on_a_file(tmp_path: Path) -> None:
+async def test_a_sample_on_a_file(quick: Path) -> None:
     mode: Mode = "rewind"
-    quiet, appends = await calm(mode)
+    quiet = await calm(mode)
     died = 0
-    for at in range(3, appends + 1, 9):
-        path = tmp_path / f"{at}.db"
-        first, second = SQLiteStore(path), SQLiteStore(path)
-        world = World()
-        # How much of what happens at once goes into one append is up to the store.
-        died += await dies(partial(driven, world, mode, "retry"), first, at, "after" if at % 2 else "before")
-        result, runtime = await driven(world, mode, "retry", second)
-        check(world, result, runtime, await facts_of(second), quiet)
-        await first.close()
-        await second.close()
-    assert died >= 5
+    for death in deaths(quiet.appends, len(quiet.places), step=9):
+        async with opened_twice("sqlite", quick / f"{death}.db") as (first, second):
+            world = World()
+            died += await dies(partial(driven, world, mode, "retry"), world, first, death)
+            result, runtime = await driven(world, mode, "retry", second)
+            check(world, result, runtime, await facts_of(second), quiet.facts)
+    assert died >= 20
 
 
 # ------------------------------------------------------------------ a cap on tokens, which no crash leaves as it was
@@ -185,22 +180,22 @@ async def test_nothing_is_bought_twice_for_a_question_about_tokens(
 ) -> None:
     """A call that a crash cut off counts with its reservation: where the cap is met differs, and nothing else does."""
     world, store = World(), CrashingStore(MemoryStore())
+    life = Life(world, store)
     quiet = await capped(world, policy, store)
     assert (quiet.usage.turns, quiet.total_tokens, world.times("look it")) == (11, 1100, 2)
     asked = [x for x in await facts_of(store) if isinstance(x, f.WakeAsked)]
     assert {x.handle.count("/") for x in asked} == {1, 2, 3}, "it should ask on every level"
-    for at in points(store.appends, anyio_backend_name):
-        for when in WHENS:
-            world, inner = World(), MemoryStore()
-            assert await dies(partial(capped, world, policy), inner, at, when)
-            result = await capped(world, policy, inner)
-            facts = await facts_of(inner)
-            where = f"crashed {when} append {at}"
-            assert (result.text, result.usage.turns, result.total_tokens) == ("end", 11, 1100), where
-            assert world.asked_model - 11 <= result.usage.unreported_calls <= 1, where
-            ids = sorted(x.request for x in facts if isinstance(x, f.WakeAsked))
-            assert sorted(x.request for x in facts if isinstance(x, f.AnswerGiven)) == ids, where
-            raised = [x.caps.max_tokens for x in facts if isinstance(x, f.BudgetRaised)]
-            assert raised == [100 * n for n in range(2, len(ids) + 2)], where
-            assert not any(isinstance(x, f.Rewound) for x in facts), where
-            assert len({key for _, _, key in world.effects}) == 2, where
+    for death in deaths(store.appends, len(life.places), step=step_of(anyio_backend_name)):
+        world, inner = World(), MemoryStore()
+        assert await dies(partial(capped, world, policy), world, inner, death)
+        result = await capped(world, policy, inner)
+        facts = await facts_of(inner)
+        where = f"died {death}"
+        assert (result.text, result.usage.turns, result.total_tokens) == ("end", 11, 1100), where
+        assert world.asked_model - 11 <= result.usage.unreported_calls <= 1, where
+        ids = sorted(x.request for x in facts if isinstance(x, f.WakeAsked))
+        assert sorted(x.request for x in facts if isinstance(x, f.AnswerGiven)) == ids, where
+        raised = [x.caps.max_tokens for x in facts if isinstance(x, f.BudgetRaised)]
+        assert raised == [100 * n for n in range(2, len(ids) + 2)], where
+        assert not any(isinstance(x, f.Rewound) for x in facts), where
+        assert len({key for _, _, key in world.effects}) == 2, where

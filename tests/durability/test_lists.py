@@ -11,6 +11,7 @@ import pytest
 from tests.durability import policed_crew
 from tests.durability.crew import RUN, Host, World
 from tests.durability.spies import Watched
+from tests.postgres import Place
 
 from overt import Agent, ResumePolicy, Runtime, State, ToolContext, tool
 from overt.core import facts as f
@@ -24,8 +25,11 @@ pytestmark = pytest.mark.anyio
 START = datetime(2030, 1, 1, tzinfo=UTC)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def inner(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    if request.param == "postgres":
+        postgres: Place = request.getfixturevalue("postgres")
+        return postgres.store()
     return MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path / "runs.db")
 
 

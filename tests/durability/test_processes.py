@@ -1,20 +1,29 @@
-"""Real processes on one SQLite file: killed, stopped, and two at once."""
+"""Real processes on one store: killed, held up, stopped, robbed of their run, and many at once.
+
+A sample of what `make torture` does everywhere.
+"""
 
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
+import secrets
 import sys
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.durability.crew import LEAD, RUN, Host, World, check, facts_of
+from tests.durability.crew import World, facts_of, notes
+from tests.durability.policed_crew import Mode
+from tests.torture.cases import Case, Tree
+from tests.torture.claims import claimed
+from tests.torture.fencing import LOSSES, lost
+from tests.torture.fleet import Process, started
+from tests.torture.kills import killed
+from tests.torture.races import parked, raced
+from tests.torture.stores import available, open_store, place_of
+from tests.torture.worker import Job, Said, Spot
 
-from overt import ResumePolicy, Runtime
 from overt.core import facts as f
-from overt.stores import MemoryStore, SQLiteStore
 
 pytestmark = [
     pytest.mark.anyio,
@@ -22,160 +31,139 @@ pytestmark = [
 ]
 
 
-class Worker:
-    """One process, spoken to line by line."""
-
-    def __init__(self, folder: Path, verb: str, *pauses: str, policy: ResumePolicy) -> None:
-        self.process = subprocess.Popen(
-            [
-                sys.executable, "-W", "error", "-m", "tests.durability.worker",
-                str(folder / "runs.db"), str(folder / "world"), policy.value, verb, *pauses,
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-            cwd=Path(__file__).parent.parent.parent,
-        )  # fmt: skip
-
-    def hear(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
-
-    def go(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("go\n")
-        self.process.stdin.flush()
-
-    def kill(self) -> None:
-        self.process.kill()
-        with self.process:  # closes its pipes and waits for it
-            pass
-
-
-@pytest.fixture
-def workers() -> Iterator[list[Worker]]:
-    """Processes that are ended with the test."""
-    started: list[Worker] = []
-    yield started
-    for one in started:
-        one.kill()
-
-
-async def quiet(policy: ResumePolicy) -> list[f.Fact]:
-    store = MemoryStore()
-    await Host(World(), store, policy).run()
-    return await facts_of(store)
-
-
 @pytest.fixture
 def anyio_backend() -> str:
-    """The loop of the test itself plays no part; the processes take long enough to start."""
+    """The loop of the test itself plays no part."""
     return "asyncio"
 
 
-PLACES = [
-    ("asking lead", ResumePolicy.REWIND),
-    ("before charge A1", ResumePolicy.REWIND),
-    ("after charge A1", ResumePolicy.CONTINUE),
-    ("after hold 12a", ResumePolicy.REWIND),
-    ("telling Book 12a?", ResumePolicy.CONTINUE),
-    ("after book 12a yes", ResumePolicy.REWIND),
-    ("before publish offer yes", ResumePolicy.CONTINUE),
-]
+@pytest.fixture(params=available())
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return place_of(str(request.param), tmp_path)
 
 
-@pytest.mark.parametrize(("place", "policy"), PLACES, ids=[place for place, _ in PLACES])
-async def test_a_killed_process_is_followed_at_once(
-    place: str, policy: ResumePolicy, tmp_path: Path, workers: list[Worker]
+def case_of(folder: Path, tree: Tree, mode: Mode) -> Case:
+    """A run of its own, in a store that may have others."""
+    return Case(tree=tree, mode=mode, run_id=f"{folder.name}-{secrets.token_hex(4)}")
+
+
+def spot(text: str) -> Spot:
+    place, _, number = text.rstrip(")").rpartition(" (")
+    return Spot(place=place, number=int(number))
+
+
+KILLS: dict[str, tuple[Tree, Mode]] = {
+    "before append (1)": ("crew", "rewind"),
+    "after append (1)": ("crew", "continue"),
+    "before append (4)": ("crew", "continue"),
+    "after append (9)": ("crew", "rewind"),
+    "after append (13)": ("crew", "continue"),
+    "before append (18)": ("crew", "rewind"),
+    "asking lead (1)": ("crew", "rewind"),
+    "hearing worker (1)": ("crew", "continue"),
+    "before charge A1 (1)": ("crew", "rewind"),
+    "after charge A1 (1)": ("crew", "continue"),
+    "after hold 12a (1)": ("crew", "rewind"),
+    "telling Book 12a? (1)": ("crew", "continue"),
+    "told Book 12a? (1)": ("crew", "rewind"),
+    "answering Book 12a? (1)": ("crew", "continue"),
+    "after book 12a yes (1)": ("crew", "rewind"),
+    "extending (1)": ("crew", "rewind"),
+    "before publish offer yes (1)": ("crew", "continue"),
+    "judging offered (1)": ("crew", "rewind"),
+    "judged published (1)": ("crew", "continue"),
+    'ruling output {"count":3} (1)': ("policed", "inline"),
+    "before refund A4 80 (1)": ("policed", "rewind"),
+    "after send ann now (1)": ("policed", "continue"),
+}
+IN_DOUBT = ("before charge", "after charge", "after hold", "before refund")
+
+
+@pytest.mark.parametrize("place", KILLS)
+async def test_a_process_killed_there_is_followed(place: str, url: str, tmp_path: Path) -> None:
+    case = case_of(tmp_path, *KILLS[place])
+    assert await killed(case, url, tmp_path / "world", spot(place), "retry") == "killed"
+    if place.startswith(IN_DOUBT):
+        store = open_store(url)
+        facts = await facts_of(store, case.run_id)
+        assert any(isinstance(x, f.CallAsked) and x.question.kind == "in_doubt" for x in facts)
+        await store.close()
+
+
+@pytest.mark.parametrize("abroad", [False, True], ids=["here", "abroad"])
+@pytest.mark.parametrize(
+    ("place", "mode"), [("asking lead (1)", "rewind"), ("entering publish (1)", "continue")]
+)
+async def test_a_living_process_keeps_its_run_and_a_dead_one_loses_it_at_once_or_in_time(
+    place: str, mode: Mode, abroad: bool, url: str, tmp_path: Path
 ) -> None:
-    worker = Worker(tmp_path, "run", place, policy=policy)
-    workers.append(worker)
-    assert worker.hear() == f"at {place}"
-    store = SQLiteStore(tmp_path / "runs.db")
-    assert (await store.info(RUN)).owner is not None
-    worker.kill()
-    # The clock of the next process stands where that of the dead one stood: the claim has not run out.
-    world = World.read(tmp_path / "world")
-    result = await Host(world, store, policy).run()
-    facts = await facts_of(store)
-    check(world, result, facts, await quiet(policy))
-    in_doubt = place.startswith(("before charge", "after charge", "after hold"))
-    assert any(isinstance(x, f.CallAsked) and x.question.kind == "in_doubt" for x in facts) == in_doubt
-    await store.close()
+    await claimed(case_of(tmp_path, "crew", mode), url, tmp_path / "world", spot(place), abroad=abroad)
 
 
-async def parked(folder: Path, policy: ResumePolicy) -> None:
-    store = SQLiteStore(folder / "runs.db")
-    host = Host(World(path=folder / "world"), store, policy)
-    result = await Runtime(LEAD, run_id=RUN, **host.options()).run("sell")
-    assert result.status == "pending"
-    await store.close()
+@pytest.mark.parametrize(("mode", "seed"), [("rewind", 1), ("continue", 2), ("continue", 3)])
+async def test_one_of_many_answers_is_taken(mode: Mode, seed: int, url: str, tmp_path: Path) -> None:
+    await raced(case_of(tmp_path, "crew", mode), url, tmp_path / "world", seed=seed)
 
 
-@pytest.mark.parametrize("policy", list(ResumePolicy))
-async def test_two_processes_deliver_the_same_answer(
-    policy: ResumePolicy, tmp_path: Path, workers: list[Worker]
+async def test_others_are_told_at_once_while_one_is_at_work(url: str, tmp_path: Path) -> None:
+    case = case_of(tmp_path, "crew", "continue")
+    job = Job(case=case, store=url, world=tmp_path / "world", verb="answer", waits=True, real_time=True)
+    await parked(case, url, job.world)
+    inside = spot("after book 12a yes (1)")
+    others = (job, replace(job, yes="no"), replace(job, verb="recover"))
+    async with started(replace(job, pauses=(inside,)), *others) as (first, *rest):
+        for process in (first, *rest):
+            assert (await heard(process)).kind == "opened"
+        first.go()
+        assert (await heard(first)).text == str(inside)
+        for process in rest:
+            process.go()
+            said = await heard(process)
+            assert said.text == "RunConflict"
+            assert (said.owner or "").startswith(f"{first.pid}-")
+        first.go()
+        assert (await heard(first)).text == "incomplete"
+    assert World.read(job.world).times("book 12a yes") == 1
+    assert {note[0] for note in notes(job.world)} == {os.getpid(), first.pid}
+
+
+ROBBED = (
+    "before append (1)", "after append (2)", "after append (5)", "entering charge (1)", "hearing worker (1)",
+    "telling Book 12a? (1)", "answering Book 12a? (1)", "judging offered (1)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("late", [0.0, 2.0], ids=["soon", "late"])
+@pytest.mark.parametrize("place", ROBBED)
+async def test_a_process_that_lost_its_run_stores_and_enters_nothing_more(
+    place: str, late: float, url: str, tmp_path: Path
 ) -> None:
-    await parked(tmp_path, policy)
-    workers += [Worker(tmp_path, "answer", "opened", "end", policy=policy) for _ in range(2)]
-    for worker in workers:
-        assert worker.hear() == "at opened"
-    for worker in workers:
-        worker.go()
-    said = sorted(worker.hear() for worker in workers)
-    assert said[0].startswith(("AlreadyAnswered ", "RunConflict "))
-    assert said[1].startswith("incomplete ")
-    store = SQLiteStore(tmp_path / "runs.db")
-    facts = await facts_of(store)
-    assert sum(isinstance(x, f.AnswerGiven) for x in facts) == 1
-    assert sum(isinstance(x, f.ResumeBegun) for x in facts) == 1
-    world = World.read(tmp_path / "world")
-    assert world.times("book 12a yes") == 1
-    assert world.times("charge A1") == 1
-    await store.close()
+    case = case_of(tmp_path, "crew", "continue" if late else "rewind")
+    assert await lost(case, url, tmp_path / "world", spot(place), late=late) in LOSSES
 
 
-async def test_the_second_process_is_told_at_once_while_the_first_is_at_work(
-    tmp_path: Path, workers: list[Worker]
-) -> None:
-    policy = ResumePolicy.CONTINUE
-    await parked(tmp_path, policy)
-    second = Worker(tmp_path, "answer", "opened", policy=policy)
-    workers.append(second)
-    assert second.hear() == "at opened"
-    first = Worker(tmp_path, "answer", "after book 12a yes", policy=policy)
-    workers.append(first)
-    assert first.hear() == "at after book 12a yes"
-    third = Worker(tmp_path, "recover", policy=policy)
-    workers.append(third)
-    second.go()
-    for other in (second, third):
-        said = other.hear()
-        assert said.startswith("RunConflict "), said
-        assert f"'{first.process.pid}-" in said
-    first.go()
-    assert first.hear().startswith("incomplete ")
-    assert World.read(tmp_path / "world").times("book 12a yes") == 1
+async def test_a_stopped_process_comes_back_and_does_nothing(url: str, tmp_path: Path) -> None:
+    case = case_of(tmp_path, "crew", "continue")
+    inside = spot("hearing worker (1)")
+    job = Job(case=case, store=url, world=tmp_path / "world", verb="answer", real_time=True)
+    await parked(case, url, job.world)
+    async with started(replace(job, pauses=(inside,))) as (first,):
+        assert (await heard(first)).text == str(inside)
+        first.stop()
+        first.go()
+        async with started(replace(job, verb="recover", force=True)) as (second,):
+            assert (await heard(second)).text == "incomplete"
+        store = open_store(url)
+        facts, done = await facts_of(store, case.run_id), notes(job.world)
+        first.resume()
+        assert (await heard(first)).text == "RunConflict"
+        assert await facts_of(store, case.run_id) == facts
+        # It was told the reply it had waited for.
+        assert notes(job.world) == [*done, [first.pid, "reply"]]
+        await store.close()
 
 
-async def test_a_stopped_process_comes_back_and_does_nothing(tmp_path: Path, workers: list[Worker]) -> None:
-    policy = ResumePolicy.CONTINUE
-    await parked(tmp_path, policy)
-    worker = Worker(tmp_path, "answer", "replied worker", policy=policy)
-    workers.append(worker)
-    assert worker.hear() == "at replied worker"
-    worker.process.send_signal(signal.SIGSTOP)
-    worker.go()
-    world = World.read(tmp_path / "world")
-    store = SQLiteStore(tmp_path / "runs.db")
-    host = Host(world, store, policy)
-    runtime = await Runtime.open(LEAD, RUN, **host.options())
-    result = await runtime.recover(force=True)
-    assert result.status == "incomplete"
-    before, done = await facts_of(store), (tmp_path / "world").read_text()
-    worker.process.send_signal(signal.SIGCONT)
-    assert worker.hear().startswith("RunConflict ")
-    assert await facts_of(store) == before
-    assert (tmp_path / "world").read_text().replace(done, "") in ("", '["reply"]\n')
-    await store.close()
+async def heard(process: Process[Job]) -> Said:
+    said = await process.hear()
+    assert said is not None, "it has failed"
+    return said

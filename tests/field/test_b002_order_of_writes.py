@@ -6,10 +6,12 @@ result that was stored is never asked for again; one that was not is in doubt, w
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 import anyio
 import pytest
+from tests.durability.deaths import STORES, opened_twice
 
 from overt import Agent, Answer, Request, Runtime, Status, tool
 from overt.stores import MemoryStore
@@ -49,18 +51,22 @@ async def appends_of_a_whole_run() -> int:
     return store.appends
 
 
+@pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_every_order_gives_the_same_outcome(when: Literal["before", "after"]) -> None:
+async def test_every_order_gives_the_same_outcome(
+    when: Literal["before", "after"], kind: str, quick: Path
+) -> None:
     for crash_at in range(2, await appends_of_a_whole_run() + 1):
         ran: list[str] = []
-        store = CrashingStore(MemoryStore(), crash_at=crash_at, when=when)
-        with pytest.raises(BaseException):  # noqa: B017, PT011  # the process is dead, whatever comes out
-            await build(ran).run("go", store=store, run_id="r")
-        assert store.crashed
-        runtime = await Runtime.open(build(ran), "r", store=store.survivor)
-        result = await runtime.recover()
-        while result.status is Status.PENDING:
-            result = await runtime.resume([looked_up(r, ran) for r in result.pendings])
+        async with opened_twice(kind, quick / f"{crash_at}.db") as (first, second):
+            store = CrashingStore(first, crash_at=crash_at, when=when)
+            with pytest.raises(BaseException):  # noqa: B017, PT011  # the process is dead, whatever comes out
+                await build(ran).run("go", store=store, run_id="r")
+            assert store.crashed
+            runtime = await Runtime.open(build(ran), "r", store=second)
+            result = await runtime.recover()
+            while result.status is Status.PENDING:
+                result = await runtime.resume([looked_up(r, ran) for r in result.pendings])
         assert (result.status, result.text) == (Status.DONE, "end"), f"{when} append {crash_at}"
         assert sorted(ran) == ["pay 1", "pay 2", "pay 3"], f"{when} append {crash_at}: each once, {ran}"
         said = [m.text for m in runtime.transcript(result.handle) if m.role == "tool"]

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Literal
 
 import anyio
 import pytest
+from tests.durability.deaths import STORES, opened_twice
+from tests.field.apart import Notebook, apart, dies_apart
 
 from overt import Agent, Answer, Runtime, Status, ToolContext, tool
 from overt.message import AssistantMessage
-from overt.stores import MemoryStore
+from overt.stores import MemoryStore, SQLiteStore
 from overt.testing import MockModel, call, say
 from overt.testing.crashing import CrashingStore
 
@@ -68,19 +74,70 @@ async def test_the_second_call_is_executed_before_the_next_model_call() -> None:
     assert [m.text for m in runtime.transcript(result.handle) if m.role == "tool"] == ["step 1", "step 2"]
 
 
+@pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_wherever_the_process_dies(when: Literal["before", "after"]) -> None:
+async def test_wherever_the_process_dies(when: Literal["before", "after"], kind: str, quick: Path) -> None:
     whole = CrashingStore(MemoryStore())
     await World().build(wait=False).run("go", store=whole)
     for crash_at in range(2, whole.appends + 1):
         world = World()
-        store = CrashingStore(MemoryStore(), crash_at=crash_at, when=when)
-        with pytest.raises(BaseException):  # noqa: B017, PT011  # the process is dead, whatever comes out
-            await world.build(wait=False).run("go", store=store, run_id="r")
-        runtime = await Runtime.open(world.build(wait=False), "r", store=store.survivor)
-        result = await runtime.recover()
+        async with opened_twice(kind, quick / f"{crash_at}.db") as (first, second):
+            store = CrashingStore(first, crash_at=crash_at, when=when)
+            with pytest.raises(BaseException):  # noqa: B017, PT011  # the process is dead, whatever comes out
+                await world.build(wait=False).run("go", store=store, run_id="r")
+            runtime = await Runtime.open(world.build(wait=False), "r", store=second)
+            result = await runtime.recover()
         assert result.status is Status.DONE, f"{when} append {crash_at}"
         assert set(world.ran) == {1, 2}
+
+
+async def begin_and_die(folder: Path) -> None:
+    """Be killed in the second call, before it has done anything and when the result of the first is stored."""
+    store = SQLiteStore(folder / "runs.db")
+
+    async def die() -> None:
+        position = 0
+        while not any("call_returned" in one.text for one in await store.read("r")):
+            position = await store.wait("r", after=position)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    await FileWorld(folder, die).build().run("go", store=store, run_id="r")
+
+
+async def go_on(folder: Path) -> list[str]:
+    store = SQLiteStore(folder / "runs.db")
+    runtime = await Runtime.open(FileWorld(folder).build(), "r", store=store)
+    result = await runtime.recover()
+    await store.close()
+    return [m.text for m in runtime.transcript(result.handle) if m.role == "tool"]
+
+
+class FileWorld:
+    """What outlives processes of their own."""
+
+    def __init__(self, folder: Path, in_second: Callable[[], Awaitable[None]] | None = None) -> None:
+        self.ran = Notebook(folder / "ran")
+        self.in_second = in_second
+
+    def build(self) -> Agent[None, str]:
+        @tool
+        async def step(n: int) -> str:
+            """Do a step."""
+            if n == 2 and self.in_second is not None:
+                await self.in_second()
+            self.ran.write(n)
+            return f"step {n}"
+
+        model = MockModel([[call("step", n=1), call("step", n=2)], say("end")])
+        return Agent("w", does="works", tools=[step], model=model)
+
+
+async def test_a_process_killed_between_the_two(tmp_path: Path) -> None:
+    await dies_apart(begin_and_die, tmp_path)
+    ran = Notebook(tmp_path / "ran")
+    assert ran.read() == ["1"]
+    assert await apart(go_on, tmp_path) == ["step 1", "step 2"]
+    assert ran.read() == ["1", "2"], "the first is not repeated, the second is not skipped"
 
 
 async def test_a_siblings_answer_does_not_complete_the_batch() -> None:

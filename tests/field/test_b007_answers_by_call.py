@@ -1,13 +1,10 @@
-"""B007 and B008: calls of one tool that pause together have their own ids, and each call gets its own answer."""
+"""B007: calls of one tool that pause together have their own ids, and each call gets its own answer."""
 
 from __future__ import annotations
 
-from itertools import permutations
-
 import pytest
 
-from overt import Agent, Answer, ResumePolicy, Runtime, Status, ToolContext, ToolResult, pending, tool
-from overt.stores import MemoryStore
+from overt import Agent, Answer, ResumePolicy, Status, ToolContext, ToolResult, pending, tool
 from overt.testing import MockModel, call, say
 
 pytestmark = pytest.mark.anyio
@@ -57,28 +54,3 @@ async def test_three_calls_with_the_same_arguments_are_three_questions(policy: R
     assert paid == [7]
     said = [m.text for m in runtime.transcript(result.handle) if m.role == "tool"]
     assert said == ["7 denied", "7 refunded", "7 denied"]
-
-
-@BOTH
-@pytest.mark.parametrize("order", list(permutations((0, 1))))
-async def test_one_at_a_time_with_a_new_process_between(policy: ResumePolicy, order: tuple[int, int]) -> None:
-    paid: list[int] = []
-    store = MemoryStore()
-    result, _ = await build([1, 2], paid).run("go", store=store, run_id="r", resume_policy=policy)
-    requests = result.pendings
-    heard: list[MockModel] = []
-    for step, index in enumerate(order):
-        model = MockModel([[call("refund", order=n) for n in (1, 2)], say("end")])
-        heard.append(model)
-        runtime = await Runtime.open(build([1, 2], paid, model), "r", store=store)
-        result = await runtime.resume(Answer(id=requests[index].id, ok=True))
-        if step == 0:
-            assert result.status is Status.PENDING
-            assert [r.id for r in result.pendings] == [requests[order[1]].id]
-            assert model.requests == []
-            assert paid == []
-    assert result.status is Status.DONE
-    assert sorted(paid) == [1, 2]
-    last = heard[1].requests[-1]
-    assert [m.text for m in last.messages if m.role == "tool"] == ["1 refunded", "2 refunded"]
-    assert len(heard[1].requests) == (2 if policy is ResumePolicy.REWIND else 1)

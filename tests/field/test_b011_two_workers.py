@@ -1,4 +1,4 @@
-"""B011, the store's part: of two processes that resume one run, one claims it and the other is told at once."""
+"""B011: of two processes that resume one run, one claims it and the other is told at once."""
 
 from __future__ import annotations
 
@@ -8,13 +8,22 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.durability.policed_crew import Mode
+from tests.places import store_at
+from tests.torture.cases import Case
+from tests.torture.claims import claimed
+from tests.torture.races import raced
+from tests.torture.stores import place_of
+from tests.torture.worker import Spot
 
 from overt.journal.record import Record
 from overt.journal.store import Owner
-from overt.stores import SQLiteStore
 from overt.testing._store_checks import now_is
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX"),
+]
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -24,13 +33,13 @@ from datetime import UTC, datetime, timedelta
 from overt.errors import RunConflict
 from overt.journal.owner import owner_here
 from overt.journal.record import Record
-from overt.stores import SQLiteStore
 from overt.testing._store_checks import now_is
+from tests.places import store_at
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 
 async def main():
-    store = SQLiteStore(sys.argv[1])
+    store = store_at(sys.argv[1])
     assert (await store.info("run")).status == "parked"
     print("ready", flush=True)
     sys.stdin.readline()
@@ -47,18 +56,18 @@ asyncio.run(main())
 """
 
 
-def resume(path: Path) -> subprocess.Popen[str]:
+def resume(place: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", RESUME, str(path)],
+        [sys.executable, "-W", "error", "-c", RESUME, place],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        cwd=Path(__file__).parent.parent.parent,
     )
 
 
-async def test_one_of_two_workers_claims_the_run(tmp_path: Path) -> None:
-    path = tmp_path / "runs.db"
-    store = SQLiteStore(path)
+async def test_one_of_two_workers_claims_the_run(place: str) -> None:
+    store = store_at(place)
     await store.create(
         "run",
         [Record(1, 1, text="asked")],
@@ -68,7 +77,7 @@ async def test_one_of_two_workers_claims_the_run(tmp_path: Path) -> None:
         until=NOW + timedelta(days=1),
     )
     await store.append("run", (), after=1, epoch=1, change=now_is("parked"), release=True)
-    workers = [resume(path) for _ in range(2)]
+    workers = [resume(place) for _ in range(2)]
     said: list[str] = []
     for worker in workers:
         assert worker.stdout is not None
@@ -89,3 +98,16 @@ async def test_one_of_two_workers_claims_the_run(tmp_path: Path) -> None:
     assert [one.text for one in await store.read("run")] == ["asked", "allowed"]
     assert (await store.info("run")).epoch == 2
     await store.close()
+
+
+@pytest.mark.parametrize("mode", ["rewind", "continue"])
+async def test_two_workers_give_the_same_answer(mode: Mode, tmp_path: Path) -> None:
+    """The whole of it: one goes on, the tool is entered once, and there is one continuation."""
+    case, url = Case(mode=mode), place_of("sqlite", tmp_path)
+    assert await raced(case, url, tmp_path / "world", seed=0, others=0, recovering=0) == "an answer"
+
+
+async def test_the_claim_of_a_killed_worker_runs_out(tmp_path: Path) -> None:
+    """Where nobody can see that it is dead."""
+    case, url = Case(mode="continue"), place_of("sqlite", tmp_path)
+    await claimed(case, url, tmp_path / "world", Spot(place="entering book"), abroad=True)

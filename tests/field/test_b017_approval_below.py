@@ -1,13 +1,15 @@
-"""B017: an approval asked for below is resumed after every object was rebuilt; three levels behave the same."""
+"""B017: an approval asked for below is resumed in another process; three levels behave the same."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.field.apart import Notebook, apart
 
-from overt import Agent, Answer, ResumePolicy, Runtime, Status, ToolContext, ToolResult, pending, tool
-from overt.stores import MemoryStore
+from overt import Agent, Answer, Request, ResumePolicy, Runtime, ToolContext, ToolResult, pending, tool
+from overt.stores import SQLiteStore
 from overt.testing import MockModel, call, say
 
 pytestmark = pytest.mark.anyio
@@ -16,16 +18,16 @@ pytestmark = pytest.mark.anyio
 class World:
     """What outlives the processes: what ran, and whom the model was asked for."""
 
-    def __init__(self) -> None:
-        self.ran: list[str] = []
-        self.asked: list[str] = []
+    def __init__(self, folder: Path) -> None:
+        self.ran = Notebook(folder / "ran")
+        self.asked = Notebook(folder / "asked")
 
     def build(self, levels: int) -> Agent[None, str]:
         world = self
 
         def model(replies: list[Any]) -> MockModel:
             def script(request: Any) -> Any:
-                world.asked.append(request.agent)
+                world.asked.write(request.agent)
                 return replies[sum(m.role == "assistant" for m in request.messages)]
 
             return MockModel(script)
@@ -33,7 +35,7 @@ class World:
         @tool
         def look() -> str:
             """Look."""
-            world.ran.append("look")
+            world.ran.write("look")
             return "seen"
 
         @tool
@@ -41,7 +43,7 @@ class World:
             """Deploy, if someone allows it."""
             if ctx.answer is None:
                 return pending(kind="approval", prompt=f"deploy {what}?")
-            world.ran.append(f"deploy {what}" if ctx.answer.ok else "denied")
+            world.ran.write(f"deploy {what}" if ctx.answer.ok else "denied")
             return ToolResult("deployed" if ctx.answer.ok else "denied")
 
         below = Agent(
@@ -56,43 +58,56 @@ class World:
         return below
 
 
+async def start(folder: Path, levels: int, policy: ResumePolicy) -> str:
+    """Run until someone is asked, and return the request as JSON."""
+    store = SQLiteStore(folder / "runs.db")
+    agent = World(folder).build(levels)
+    result, _ = await agent.run("go", store=store, run_id="r", resume_policy=policy)
+    await store.close()
+    assert result.pending is not None
+    return result.pending.model_dump_json()
+
+
+async def resume(folder: Path, levels: int, id: str, ok: bool) -> tuple[str, str]:
+    """Answer, check the tree, and return status and text."""
+    store = SQLiteStore(folder / "runs.db")
+    runtime = await Runtime.open(World(folder).build(levels), "r", store=store)
+    result = await runtime.resume(Answer(id=id, ok=ok))
+    await store.close()
+    check_tree(runtime, levels)
+    return result.status.value, result.text
+
+
 @pytest.mark.parametrize("levels", [2, 3])
 @pytest.mark.parametrize("ok", [True, False])
-async def test_continue_carries_the_childs_history(levels: int, ok: bool) -> None:
-    world = World()
-    store = MemoryStore()
-    result, _ = await world.build(levels).run(
-        "go", store=store, run_id="r", resume_policy=ResumePolicy.CONTINUE
-    )
-    assert result.pending is not None
-    assert result.pending.path == ("root", *(f"a{n}.1" for n in range(1, levels + 1)))
+async def test_continue_carries_the_childs_history(levels: int, ok: bool, tmp_path: Path) -> None:
+    world = World(tmp_path)
+    told = await apart(start, tmp_path, levels, ResumePolicy.CONTINUE)
+    request = Request.model_validate_json(told)
+    assert request.path == ("root", *(f"a{n}.1" for n in range(1, levels + 1)))
     world.asked.clear()
-    runtime = await Runtime.open(world.build(levels), "r", store=store)
-    result = await runtime.resume(Answer(id=result.pending.id, ok=ok))
-    assert (result.status, result.text) == (Status.DONE, "a1: the site is up")
-    assert world.ran == ["look", "deploy site" if ok else "denied"]
-    assert world.asked == [f"a{n}" for n in range(levels, 0, -1)], "each once, from the leaf up"
-    check_tree(runtime, levels)
+    ended = await apart(resume, tmp_path, levels, request.id, ok)
+    assert ended == ("done", "a1: the site is up")
+    assert world.ran.read() == ["look", "deploy site" if ok else "denied"]
+    assert world.asked.read() == [f"a{n}" for n in range(levels, 0, -1)], "each once, from the leaf up"
 
 
 @pytest.mark.parametrize("levels", [2, 3])
-async def test_rewind_finds_the_children_again_and_replays_their_own_wakes(levels: int) -> None:
-    world = World()
-    store = MemoryStore()
-    result, _ = await world.build(levels).run("go", store=store, run_id="r")
-    assert result.pending is not None
-    assert [c.tool for c in result.pending.replays] == ["look"]
-    assert result.pending.turns_again == 2 + (levels - 1)
+async def test_rewind_finds_the_children_again_and_replays_their_own_wakes(
+    levels: int, tmp_path: Path
+) -> None:
+    world = World(tmp_path)
+    request = Request.model_validate_json(await apart(start, tmp_path, levels, ResumePolicy.REWIND))
+    assert [c.tool for c in request.replays] == ["look"]
+    assert request.turns_again == 2 + (levels - 1)
     world.asked.clear()
-    runtime = await Runtime.open(world.build(levels), "r", store=store)
-    result = await runtime.resume(Answer(id=result.pending.id, ok=True))
-    assert (result.status, result.text) == (Status.DONE, "a1: the site is up")
-    assert world.ran == ["look", "look", "deploy site"]
+    ended = await apart(resume, tmp_path, levels, request.id, True)
+    assert ended == ("done", "a1: the site is up")
+    assert world.ran.read() == ["look", "look", "deploy site"]
     expected = [f"a{levels}"] * 3
     for level in range(levels - 1, 0, -1):
         expected += [f"a{level}"] * 2
-    assert world.asked == expected, "bottom up"
-    check_tree(runtime, levels)
+    assert world.asked.read() == expected, "bottom up"
 
 
 def check_tree(runtime: Runtime[str], levels: int) -> None:

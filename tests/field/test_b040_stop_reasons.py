@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, assert_never
 
 import anyio
 import pytest
+from tests.field.apart import apart
 
-from overt import Agent, Budget, Runtime, Status, TaskResult
+from overt import Agent, Budget, Options, Runtime, Status, TaskResult
+from overt.message import ModelRequest, ModelResponse
+from overt.stores import MemoryStore, SQLiteStore, Store
 from overt.testing import MockModel, VirtualClock, call, say
 
 
@@ -34,13 +38,38 @@ def what_happened(result: TaskResult[Any]) -> str:
 SCRIPT: list[Any] = [[say("one"), call("nope")], [say("two"), call("nope")], "three"]
 
 
-async def stopped(how: str) -> tuple[TaskResult[Any], Runtime[Any], VirtualClock]:
-    clock = VirtualClock()
+class Thinking:
+    """A model that takes ten seconds, and tells when it has been asked."""
+
+    name = "thinking"
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.inner = MockModel(SCRIPT, think_time=10, clock=clock)
+        self.asked = [anyio.Event() for _ in SCRIPT]
+
+    async def generate(self, request: ModelRequest) -> ModelResponse:
+        for event in self.asked[len(self.inner.requests) :][:1]:
+            event.set()
+        return await self.inner.generate(request)
+
+
+def build(how: str, clock: VirtualClock, store: Store) -> tuple[Agent[None, str], Options]:
     agent = Agent("a", does="x", budget=Budget(max_wall=25 if how == "deadline" else None))
-    rt = Runtime(agent, model=MockModel(SCRIPT, think_time=10, clock=clock), clock=clock)
+    return agent, {"model": Thinking(clock), "clock": clock, "store": store}
+
+
+async def stopped(how: str, store: Store | None = None) -> tuple[TaskResult[Any], Runtime[Any], VirtualClock]:
+    clock = VirtualClock()
+    agent, options = build(how, clock, store or MemoryStore())
+    options["run_id"] = "r"
+    rt = Runtime(agent, **options)
+    model = options["model"]
+    assert isinstance(model, Thinking)
     async with anyio.create_task_group() as group:
         group.start_soon(rt.run, "go")
-        await clock.advance(22)
+        for asked, seconds in zip(model.asked, (10, 10, 2), strict=True):
+            await asked.wait()
+            await clock.advance(seconds)
         if how == "cancel":
             group.cancel_scope.cancel()
         elif how == "interrupt":
@@ -60,6 +89,37 @@ async def test_what_is_told_and_kept(how: str, told: str) -> None:
     assert (result.usage.model_calls, result.usage.unreported_calls) == (3, 1)
     said = [e.message.text for e in rt.events() if e.kind == "turn"]
     assert said == ["one", "two"]
+
+
+Seen = tuple[str, str, tuple[int, int, int, int, str], list[str]]
+
+
+def seen(result: TaskResult[Any], rt: Runtime[Any]) -> Seen:
+    numbers = (result.turns, result.total_tokens, result.own_tokens, result.usage.model_calls, result.partial)
+    said = [e.message.text for e in rt.events() if e.kind == "turn"]
+    return what_happened(result), result.text, numbers, said
+
+
+async def stopped_in_a_file(how: str, path: Path) -> Seen:
+    store = SQLiteStore(path)
+    result, rt, _ = await stopped(how, store)
+    await store.close()
+    return seen(result, rt)
+
+
+async def found_in_a_file(how: str, path: Path) -> Seen:
+    store = SQLiteStore(path)
+    agent, options = build(how, VirtualClock(), store)
+    rt = await Runtime.open(agent, "r", **options)
+    await store.close()
+    return seen(rt.result(), rt)
+
+
+@pytest.mark.parametrize(("how", "told"), [("deadline", "limit maxWall"), ("cancel", "cancelled")])
+async def test_another_process_is_told_the_same(how: str, told: str, tmp_path: Path) -> None:
+    here = await stopped_in_a_file(how, tmp_path / "runs.db")
+    assert (here[0], here[3]) == (told, ["one", "two"])
+    assert await apart(found_in_a_file, how, tmp_path / "runs.db") == here
 
 
 async def test_a_cancelled_run_goes_on_from_its_messages() -> None:

@@ -142,6 +142,12 @@ async def asked(store: Store, run_id: str, policy: ResumePolicy) -> None:
     await runtime.resume(told(result, ok=False))
 
 
+async def replied(store: Store) -> None:
+    """One question answered with a result in the tool's place, beside one that a hook gives; left at the next."""
+    runtime = Runtime(TELLER, run_id="replied", **options(store))
+    await runtime.resume(told(await runtime.run("wire it"), {"output": {"wired": "by hand"}}))
+
+
 # ------------------------------------------------------------------ guardrails on prompts and final answers
 
 

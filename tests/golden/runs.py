@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tests.golden import policed
+from tests.golden import changed, doubted, policed
 
 from overt import Agent, Answer, Budget, InboxItem, ResumePolicy, Runtime, TaskResult, ToolContext, tool
 from overt.stores import Store
@@ -173,6 +173,7 @@ RUNS = {
         partial(policed.asked, run_id="asked_continue", policy=ResumePolicy.CONTINUE),
         "wired", 500, policed.TELLER, options=policed.options,
     ),
+    "replied": Run(policed.replied, "wired", 1100, policed.TELLER, options=policed.options),
     "prompt_denied": Run(
         policed.prompt_denied, "GuardrailDenied: The prompt was denied by polite: say please.", 0, policed.HERALD,
         "error", policed.options,
@@ -190,5 +191,16 @@ RUNS = {
     "budget_stopped": Run(policed.budget_stopped, "dug", 200, policed.MINER, options=policed.stopping),
     "checks_cut_off": Run(policed.checks_cut_off, "wired", 1100, policed.TELLER, options=policed.options),
     "judging_cut_off": Run(policed.judging_cut_off, '{"count":3}', 700, policed.CHIEF, options=policed.options),
+    # The question of the third turn; then, after a rewind, two turns again and the last of each.
+    "upgraded": Run(
+        partial(changed.upgraded, run_id="upgraded", policy=ResumePolicy.REWIND),
+        "carried", 600, changed.PORTER, options=changed.now,
+    ),
+    "upgraded_continue": Run(
+        partial(changed.upgraded, run_id="upgraded_continue", policy=ResumePolicy.CONTINUE),
+        "carried", 400, changed.PORTER, options=changed.now,
+    ),
+    "accepted": Run(changed.accepted, "carried", 300, changed.PORTER_ALONE, options=changed.now),
+    "resolved": Run(doubted.resolved, "paid", 400, doubted.PAYER, options=doubted.options),
     "limit_cut_off": Run(policed.limit_cut_off, "dug", 200, policed.MINER, options=policed.asking),
 }  # fmt: skip

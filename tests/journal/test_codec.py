@@ -37,6 +37,8 @@ def of(cls: type[Any], name: str, kind: object) -> st.SearchStrategy[Any]:
     """The values of a field; some texts are JSON themselves."""
     if (cls, name) in {(f.Question, "data"), (f.Question, "schema"), (f.AnswerGiven, "data")}:
         return st.dictionaries(text, text | st.none(), max_size=2).map(json.dumps)
+    if (cls, name) in {(f.ArgumentsUpgraded, "before"), (f.ArgumentsUpgraded, "after")}:
+        return st.dictionaries(text, whole, max_size=2).map(json.dumps)
     if (cls, name) == (f.Overridden, "messages"):
         return st.none() | st.lists(text, max_size=2).map(json.dumps)
     return FIELDS[kind]

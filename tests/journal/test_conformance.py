@@ -1,15 +1,17 @@
-"""Both stores do what is asked of every store, on both backends."""
+"""All stores do what is asked of every store, on both backends."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from tests.postgres import Place
 
-from overt.stores import MemoryStore, SQLiteStore, Store
+from overt.stores import EncryptedStore, MemoryStore, SQLiteStore, Store
 from overt.testing import STORE_CHECKS, STORE_REOPEN_CHECKS, StoreCheck
 
 pytestmark = pytest.mark.anyio
+KEY = EncryptedStore.generate_key()
 
 
 @pytest.mark.parametrize("check", STORE_CHECKS, ids=str)
@@ -21,6 +23,32 @@ async def test_memory(check: StoreCheck) -> None:
 async def test_sqlite(check: StoreCheck, tmp_path: Path) -> None:
     def make() -> Store:
         return SQLiteStore(tmp_path / "runs.db")
+
+    await check(make, reopen=make)
+
+
+@pytest.mark.parametrize("check", STORE_CHECKS, ids=str)
+async def test_encrypted_memory(check: StoreCheck) -> None:
+    await check(lambda: EncryptedStore(MemoryStore(), KEY))
+
+
+@pytest.mark.parametrize("check", [*STORE_CHECKS, *STORE_REOPEN_CHECKS], ids=str)
+async def test_encrypted_sqlite(check: StoreCheck, tmp_path: Path) -> None:
+    def make() -> Store:
+        return EncryptedStore(SQLiteStore(tmp_path / "runs.db"), KEY)
+
+    await check(make, reopen=make)
+
+
+@pytest.mark.parametrize("check", [*STORE_CHECKS, *STORE_REOPEN_CHECKS], ids=str)
+async def test_postgres(check: StoreCheck, postgres: Place) -> None:
+    await check(postgres.store, reopen=postgres.store)
+
+
+@pytest.mark.parametrize("check", [*STORE_CHECKS, *STORE_REOPEN_CHECKS], ids=str)
+async def test_encrypted_postgres(check: StoreCheck, postgres: Place) -> None:
+    def make() -> Store:
+        return EncryptedStore(postgres.store(), KEY)
 
     await check(make, reopen=make)
 

@@ -82,7 +82,7 @@ def test_there_is_one_of_each_policy_parked_crashed_and_finished(
 def test_every_fact_that_is_easy_to_come_by_is_in_one() -> None:
     kinds = {type(x) for path in PATHS for rec in records(path) for x in decode("run", rec)[1]}
     rare = {
-        f.PlanChanged, f.HistorySeeded, f.WakeQueued, f.ModelAwaited, f.Diverged, f.HostAsked, f.HostPassed,
+        f.HistorySeeded, f.WakeQueued, f.ModelAwaited, f.Diverged, f.HostAsked, f.HostPassed,
         f.NotifyAsked, f.Notified, f.ResumeQueued, f.RewindAsked, f.WakeDropped, f.ReopenQueued, f.WakeReopened,
         f.RequestCancelled, f.BudgetRaised, f.EffectLost, f.DriverLost, f.WakeGivenUp,
     }  # fmt: skip

@@ -385,42 +385,19 @@ async def test_a_full_disk_is_said_and_survived(path: Path) -> None:
     assert sql(path, "PRAGMA integrity_check") == [("ok",)]
 
 
-class FailingCommit:
-    """A connection whose next commit fails as a broken disk makes it fail."""
-
-    def __init__(self, inner: sqlite3.Connection) -> None:
-        self.inner = inner
-
-    @property
-    def in_transaction(self) -> bool:
-        return self.inner.in_transaction
-
-    def execute(self, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
-        if statement == "COMMIT":
-            error = sqlite3.OperationalError("disk I/O error")
-            error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
-            raise error
-        return self.inner.execute(statement, values)
-
-    def executemany(self, statement: str, values: list[tuple[object, ...]]) -> sqlite3.Cursor:
-        return self.inner.executemany(statement, values)
-
-    def close(self) -> None:
-        self.inner.close()
-
-
 async def test_a_failed_commit_fails_all_who_shared_it_and_is_undone(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = SQLiteStore(path)
     for n in range(5):
         await start(store, f"run {n}")
-    begin = Database.begin
 
-    def begin_to_fail(database: Database, *, make: bool) -> FailingCommit:
-        return FailingCommit(begin(database, make=make))
+    def fail(database: Database) -> None:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+        raise error
 
-    monkeypatch.setattr(Database, "begin", begin_to_fail)
+    monkeypatch.setattr(Database, "commit", fail)
     errors: list[StoreError] = []
 
     async def append(n: int) -> None:

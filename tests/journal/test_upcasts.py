@@ -18,7 +18,7 @@ from overt.journal.codec import CHECKED, SCHEMA, decode, encode, seal
 from overt.journal.loading import load
 from overt.journal.record import Record
 from overt.journal.store import Owner
-from overt.journal.upcasts import UPCASTS, Upcast, each, upcast
+from overt.journal.upcasts import UPCASTS, Upcast, each, same, upcast
 from overt.stores import MemoryStore, SQLiteStore
 from overt.testing._store_checks import now_is
 
@@ -89,6 +89,7 @@ def test_upcasts_are_applied_in_order_and_each_once() -> None:
     row = upcast({"v": 2, "at": 1, "facts": []}, to=5, upcasts={n: note(n) for n in range(1, 5)})
     assert (seen, row["v"]) == ([2, 3, 4], 5)
     assert upcast(row, to=5, upcasts={}) == row
+    assert upcast(dict(row), to=6, upcasts={5: same}) == row | {"v": 6}
 
 
 def test_there_is_an_upcast_from_every_earlier_schema() -> None:

@@ -16,8 +16,8 @@ from overt.events import ResultReady
 from overt.operations import follow
 from overt.stores import SQLiteStore
 from tests.durability.crew import LEAD, RUN, Host, World
-from tests.durability.test_processes import Worker
 from tests.operations.kit import Reader
+from tests.operations.workers import Worker
 
 pytestmark = [
     pytest.mark.anyio,
@@ -60,8 +60,8 @@ async def test_a_driver_that_is_killed(tmp_path: Path, workers: list[Worker]) ->
     """Alive it is left alone; dead, its run is seen at once, long before its claim runs out."""
     store = SQLiteStore(tmp_path / "runs.db")
     await parked(tmp_path, store)
-    worker = start(tmp_path, workers, "answer", "replied worker")
-    assert worker.hear() == "at replied worker"
+    worker = start(tmp_path, workers, "answer", "heard worker")
+    assert worker.hear() == "at heard worker"
     assert await store.abandoned(now()) == ()
     assert await store.expire_due(now()) == ()
     assert await store.prune(now(), status=("running", "")) == ()
@@ -79,8 +79,8 @@ async def test_a_driver_that_is_killed(tmp_path: Path, workers: list[Worker]) ->
 async def test_a_driver_in_another_process_obeys(tmp_path: Path, workers: list[Worker]) -> None:
     store = SQLiteStore(tmp_path / "runs.db")
     await parked(tmp_path, store)
-    worker = start(tmp_path, workers, "answer", "replied worker")
-    assert worker.hear() == "at replied worker"
+    worker = start(tmp_path, workers, "answer", "heard worker")
+    assert worker.hear() == "at heard worker"
     host = Host(World.read(tmp_path / "world"), store, ResumePolicy.CONTINUE)
     runtime = await Runtime.open(LEAD, RUN, **host.options())
     with pytest.raises(RunConflict, match=r"await store\.interrupt\('run'\)"):

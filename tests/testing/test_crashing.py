@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import anyio
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from overt.errors import RunNotFound
 from overt.journal.record import Record
 from overt.journal.store import Owner
+from overt.journal.wrapper import StoreWrapper
 from overt.stores import MemoryStore, SQLiteStore, Store
 from overt.testing import STORE_CHECKS, Crashed, CrashingStore, StoreCheck
 from overt.testing._store_checks import now_is
@@ -144,3 +145,61 @@ async def test_a_gate_is_set_before_its_append() -> None:
     await append(store, 1)
     with pytest.raises(ValueError, match="counted from 1"):
         CrashingStore(MemoryStore(), crash_at=0)
+
+
+async def test_it_dies_where_it_is_told(make: Callable[[], Store]) -> None:
+    inner = make()
+    store = CrashingStore(inner)
+    await create(store)
+    await append(store, 1)
+    with pytest.raises(Crashed, match="between its appends"):
+        store.die()
+    assert store.crashed
+    assert (await inner.info("run")).owner == "me"
+    with pytest.raises(Crashed, match="between its appends"):
+        await append(store, 2)
+    assert store.appends == 2, "an append of a dead process has not begun"
+    # The call it got in its last moments has made its claim void.
+    assert (await inner.info("run")).owner is None
+    assert (await inner.info("run")).position == 1
+    with pytest.raises(Crashed):
+        store.die()
+    await inner.close()
+
+
+async def test_an_append_under_way_when_it_dies_is_told_of_no_more() -> None:
+    store = CrashingStore(Slow(MemoryStore()))
+    await create(store)
+    slow = store.survivor
+    assert isinstance(slow, Slow)
+    told: list[str] = []
+
+    async def under_way() -> None:
+        try:
+            await append(store, 1)
+        except Crashed:
+            told.append("dead")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(under_way)
+        await slow.reached.wait()
+        with pytest.raises(Crashed):
+            store.die()
+        slow.go_on.set()
+    assert told == ["dead"]
+    info = await slow.info("run")
+    assert (info.position, info.owner) == (1, None)
+
+
+class Slow(StoreWrapper):
+    """A store whose appends wait."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.reached = anyio.Event()
+        self.go_on = anyio.Event()
+
+    async def append(self, run_id: str, records: Sequence[Record], **options: Any) -> str | None:
+        self.reached.set()
+        await self.go_on.wait()
+        return await super().append(run_id, records, **options)

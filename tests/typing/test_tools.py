@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Any, assert_type
 
 from pydantic import JsonValue
 
-from overt import Answer, AnyTool, ToolContext, ToolResult, pending, tool
+from overt import (
+    Answer,
+    AnyTool,
+    Doubt,
+    Failed,
+    Resolution,
+    Retry,
+    Succeeded,
+    Tool,
+    ToolContext,
+    ToolResult,
+    pending,
+    tool,
+)
 
 if TYPE_CHECKING:
 
@@ -105,3 +118,92 @@ if TYPE_CHECKING:
         assert_type(await ctx.once("label", effect), int)
         await ctx.once("label", lambda: 1)  # type: ignore[arg-type, return-value]  # pyright: ignore[reportArgumentType]
         ctx.attempt = 2  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+
+    # ------------------------------------------------------------ a tool's own lookup of a call in doubt
+
+    class Other:
+        """Deps of another kind."""
+
+    async def look(doubt: Doubt[Db]) -> Succeeded | None:
+        assert_type(doubt.deps, Db)
+        assert_type(doubt.once, str | None)
+        doubt.attempt = 2  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+        return None
+
+    def look_bare(doubt: Doubt) -> Resolution:
+        return Failed("no") if doubt.once else Retry()
+
+    def look_other(doubt: Doubt[Other]) -> None: ...
+    def look_sub(doubt: Doubt[SubDb]) -> None: ...
+
+    @tool(resolve=look)
+    def both_need(ctx: ToolContext[Db], x: int) -> str: ...
+
+    @tool(on_replay="reuse", resolve=look)
+    def lookup_needs(x: int) -> str: ...
+
+    @tool(resolve=look)
+    def lookup_needs_more(ctx: ToolContext, x: int) -> str: ...
+
+    @tool(resolve=look_bare)
+    def tool_needs(ctx: ToolContext[Db], x: int) -> str: ...
+
+    @tool(resolve=look_bare)
+    def none_needs(x: int) -> str: ...
+
+    @tool(resolve=look_sub)
+    def lookup_needs_sub(ctx: ToolContext[Db], x: int) -> str: ...
+
+    @tool(resolve=look_other)
+    def nothing_fits(ctx: ToolContext[Db], x: int) -> str: ...
+
+    @tool(resolve=lambda doubt: Succeeded(doubt.tool))
+    def by_lambda(ctx: ToolContext[Db], x: int) -> str: ...
+
+    def sub_function(ctx: ToolContext[SubDb], x: int) -> str: ...
+
+    assert_type(both_need(db_ctx, 1), str)
+    assert_type(lookup_needs(1), str)
+    need_db: list[AnyTool[Db]] = [
+        both_need,
+        lookup_needs,
+        lookup_needs_more,
+        tool_needs,
+        none_needs,
+        by_lambda,
+    ]
+    need_sub: list[AnyTool[SubDb]] = [lookup_needs_sub, tool(sub_function, resolve=look)]
+    need_none: list[AnyTool[None]] = [none_needs, tool(plain.__wrapped__, resolve=look_bare)]
+    need_db = [tool(function, resolve=look), tool(lambda x: str(x), name="l", resolve=look)]
+    wrong_lookup: AnyTool[None] = lookup_needs  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    wrong_more: AnyTool[None] = lookup_needs_more  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    wrong_sub: AnyTool[Db] = lookup_needs_sub  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    wrong_both: AnyTool[Db] = nothing_fits  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    wrong_both_other: AnyTool[Other] = nothing_fits  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    wrong_call: AnyTool[Db] = tool(function, resolve=look_other)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+
+    def options(**given: Any) -> None:
+        @tool(name="f", **given)
+        def with_whatever(ctx: ToolContext[Db], x: int) -> str:
+            return str(x)
+
+        assert_type(with_whatever(db_ctx, 1), str)
+
+    def says_text(doubt: Doubt) -> str: ...
+    async def says_text_later(doubt: Doubt) -> str: ...
+    def takes_text(doubt: str) -> None: ...
+    def takes_two(doubt: Doubt, more: int) -> None: ...
+
+    tool(resolve=says_text)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    tool(resolve=says_text_later)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    tool(resolve=takes_text)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    tool(resolve=takes_two)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    tool(function, resolve=says_text)  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    assert_type(Tool(function, resolve=look).name, str)
+
+    def told(outcome: Resolution) -> object:
+        match outcome:
+            case Succeeded() | Failed():
+                return outcome.output
+            case Retry():
+                return None

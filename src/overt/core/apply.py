@@ -13,6 +13,7 @@ from overt.core.apply_calls import HANDLERS as CALLS
 from overt.core.apply_policy import HANDLERS as POLICY
 from overt.core.apply_policy import reopen_call
 from overt.core.apply_requests import HANDLERS as REQUESTS
+from overt.core.apply_upgrade import HANDLERS as UPGRADES
 from overt.core.apply_wakes import HANDLERS as WAKES
 from overt.core.batch import CallState
 from overt.core.plan import load_plan
@@ -66,6 +67,7 @@ def _plan_changed(tree: Tree, fact: f.PlanChanged) -> None:
     for node in tree.nodes.values():
         if node.agent in tree.plan.agents:
             node.plan = tree.plan.agents[node.agent]
+            node.gone = None
             node.police(tree.plan)
 
 
@@ -155,4 +157,5 @@ HANDLERS: dict[type, Callable[[Tree, Any], None]] = {
     **CALLS,
     **REQUESTS,
     **POLICY,
+    **UPGRADES,
 }

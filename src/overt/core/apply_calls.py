@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from pydantic_core import from_json
@@ -24,6 +25,7 @@ from overt.core.moves import (
     unhost,
     wake_of,
 )
+from overt.core.origins import identify
 from overt.core.render import child_outcome
 from overt.core.tree import Call, CallState, Memory, Node, Once, Tree, Wake
 from overt.message import AssistantMessage, ToolCall
@@ -145,10 +147,15 @@ def _ruled(call: Call, ruling: f.RulingSpec | None) -> None:
 
 def _identify(tree: Tree, node: Node, wake: Wake, call: Call) -> None:
     """Give a call its key, and the memory earlier attempts left of it."""
-    base = f"{call.name}\0{call.args}"
-    occurrence = wake.occurrences.get(base, 0) + 1
-    wake.occurrences[base] = occurrence
-    key = call.key = call_key(tree.run_id, node.id, wake.number, call.name, call.args, occurrence)
+    if wake.origins is None:
+        base = f"{call.name}\0{call.args}"
+        occurrence = wake.occurrences.get(base, 0) + 1
+        wake.occurrences[base] = occurrence
+        key = call_key(tree.run_id, node.id, wake.number, call.name, call.args, occurrence)
+    else:
+        make = partial(call_key, tree.run_id, node.id, wake.number)
+        base, key = identify(wake, call.name, call.args, make, delegates=call.task)
+    call.base, call.key = base, key
     memory = wake.memory.get(key)
     if memory is None:
         memory = wake.memory[key] = Memory(key, call.name, call.args)
@@ -217,7 +224,13 @@ def _call_returned(tree: Tree, fact: f.CallReturned) -> None:
         close_effect(tree, fact.effect)
     if wake.failing is None:
         wake.failing = fact.error
-    finish(wake, call_of(wake, fact.call), fact.output, fact.is_error, fact.metadata)
+    call, output = call_of(wake, fact.call), fact.output
+    if fact.given:
+        reply = wake.memory[call.key].reply
+        assert reply is not None
+        output = reply
+    # What a call is given that cannot be entered is no result that a later attempt could be given.
+    finish(wake, call, output, fact.is_error, fact.metadata, remember=call.error is None)
 
 
 def _call_reused(tree: Tree, fact: f.CallReused) -> None:

@@ -13,7 +13,7 @@ from overt._frozen import trusted
 from overt._text import size
 from overt.core import facts as f
 from overt.core.batch import Call, CallState
-from overt.core.budget import cap_now
+from overt.core.budget import cap_now, spent_now
 from overt.core.effects import AskLimit, CallModel, CheckCalls, CheckText, Verify
 from overt.core.moves import call_of, close_effect, finish, open_effect, wake_of
 from overt.core.tree import Node, RequestState, Tree, Wake
@@ -116,17 +116,20 @@ def _limit_decided(tree: Tree, fact: f.LimitDecided) -> None:
     effect = close_effect(tree, fact.effect)
     assert isinstance(effect, AskLimit)
     if fact.decision == "extend":
-        go_past(tree, wake, effect.limit, effect.at, effect.cap)
+        go_past(tree, wake, effect)
 
 
-def go_past(tree: Tree, wake: Wake, limit: str, at: str, cap: str) -> None:
+def go_past(tree: Tree, wake: Wake, asked: AskLimit) -> None:
     """Let the wake try again where a cap stopped it.
 
     If that does not help it stops, unless the cap is no longer what was asked about: what others have raised they may
     have used up as well.
     """
-    if Decimal(cap_now(tree.nodes[at], Limit(limit))) == Decimal(cap):
-        wake.extended = f"{limit} {at}"
+    at, limit = tree.nodes[asked.at], Limit(asked.limit)
+    if Decimal(cap_now(at, limit)) == Decimal(asked.cap):
+        # Time goes by while somebody thinks, too: who gives less than that takes would be asked for ever.
+        spent = spent_now(tree, at, wake, limit) if limit is Limit.MAX_WALL else asked.spent
+        wake.extended = (asked.limit, asked.at, spent)
     wake.capped = True
     for call in wake.batch or ():
         if call.state == CallState.REFUSED:

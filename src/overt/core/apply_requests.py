@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from overt.core import facts as f
 from overt.core.apply_policy import reopen_call
-from overt.core.effects import AskHost, Notify
+from overt.core.effects import RESOLVER, AskHost, Notify
 from overt.core.moves import (
     call_of,
     close_effect,
@@ -17,6 +17,7 @@ from overt.core.moves import (
     unhost,
     wake_of,
 )
+from overt.core.render import reply_of
 from overt.core.tree import Call, CallState, Memory, Node, RequestState, Tree, Wake
 from overt.result import State
 
@@ -80,7 +81,10 @@ def _host_passed(tree: Tree, fact: f.HostPassed) -> None:
     effect = tree.open[fact.effect]
     assert isinstance(effect, AskHost)
     unhost(tree, node, wake, effect.request)
-    tree.requests[effect.request].host_error = fact.error
+    if effect.by == RESOLVER:
+        tree.requests[effect.request].resolve_error = fact.error
+    else:
+        tree.requests[effect.request].host_error = fact.error
 
 
 def _notify_asked(tree: Tree, fact: f.NotifyAsked) -> None:
@@ -153,13 +157,8 @@ def _ruled_by_answer(memory: Memory, call: Call, request: RequestState, fact: f.
         # The arguments that were shown, said again, change nothing.
         if fact.args != call.run_args:
             memory.edit = call.edit = fact.args
-    elif isinstance(data, dict) and set(cast("dict[str, object]", data)) == {"output"}:
-        output = cast("dict[str, object]", data)["output"]
-        memory.reply = (
-            output
-            if isinstance(output, str)
-            else json.dumps(output, separators=(",", ":"), ensure_ascii=False)
-        )
+    else:
+        memory.reply = reply_of(data)
 
 
 def _resolve_doubt(wake: Wake, call: Call, request: RequestState, fact: f.AnswerGiven) -> None:
@@ -191,7 +190,14 @@ def _resolve_doubt(wake: Wake, call: Call, request: RequestState, fact: f.Answer
             if isinstance(output, str)
             else json.dumps(output, separators=(",", ":"), ensure_ascii=False)
         )
-        finish(wake, call, "" if output is None else text, outcome == "failed", None)
+        metadata = data.get("metadata")
+        finish(
+            wake,
+            call,
+            "" if output is None else text,
+            outcome == "failed",
+            None if metadata is None else json.dumps(metadata, separators=(",", ":"), ensure_ascii=False),
+        )
 
 
 def _look_again(wake: Wake) -> None:

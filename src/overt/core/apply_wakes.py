@@ -105,8 +105,11 @@ def _wake_reopened(tree: Tree, fact: f.WakeReopened) -> None:
         for call in wake.batch or ():
             _forget_occurrence(wake, call)
             node.bytes_since -= size(call.raw)
+        kept = wake.full is None and len(node.messages) == wake.checkpoint.messages
         wake.set_batch(None)
         node.bytes_since -= size(node.messages.pop().text)
+        if kept:
+            _drop_from_checkpoint(node, wake)
         wake.partial = _last_text(node, wake)
     else:
         if wake.flushed:
@@ -129,6 +132,20 @@ def _wake_reopened(tree: Tree, fact: f.WakeReopened) -> None:
     wake.extended = None
     tree.cut.pop(node.id, None)
     move(tree, node, Move.REOPEN)
+
+
+def _drop_from_checkpoint(node: Node, wake: Wake) -> None:
+    """A stop has kept the reply that is dropped, before anything of it happened: the checkpoint lies before it now."""
+    checkpoint = wake.checkpoint
+    dropped = {call.key for call in checkpoint.batch or ()}
+    wake.claimed -= dropped
+    wake.checkpoint = checkpoint._replace(
+        messages=len(node.messages),
+        occurrences=dict(wake.occurrences),
+        batch=None,
+        claimed=checkpoint.claimed - dropped,
+    )
+    wake.bytes_kept = node.bytes_since
 
 
 def _last_text(node: Node, wake: Wake) -> str:
@@ -291,8 +308,7 @@ def _handle_closed(tree: Tree, fact: f.HandleClosed) -> None:
 
 def _forget_occurrence(wake: Wake, call: Call) -> None:
     if call.key:
-        base = f"{call.name}\0{call.args}"
-        wake.occurrences[base] -= 1
+        wake.occurrences[call.base] -= 1
         wake.claimed.discard(call.key)
 
 

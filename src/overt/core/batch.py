@@ -114,6 +114,7 @@ class Call:
         "approved",
         "args",
         "at",
+        "base",
         "changed",
         "child",
         "cleared",
@@ -130,6 +131,7 @@ class Call:
         "output",
         "raw",
         "request",
+        "said",
         "seen",
         "state",
         "task",
@@ -141,7 +143,12 @@ class Call:
         self.raw: str = raw
         self.args: str = ""
         self.key: str = ""
+        self.base: str = ""
+        """What equal calls are counted by."""
+        self.said: str = name
+        """The name the model called it by: the transcript keeps that."""
         self.error: str | None = None
+        """What it is given instead of being entered."""
         self.task: bool = False
         self.state: str = CallState.NEW
         self.drew: bool = False

@@ -14,7 +14,7 @@ from overt._text import size
 from overt.core.effects import AskLimit
 from overt.core.facts import Caps
 from overt.core.render import shown
-from overt.core.tree import Node, Tree
+from overt.core.tree import Node, Tree, Wake
 from overt.result import Limit
 
 __all__ = (
@@ -28,8 +28,10 @@ __all__ = (
     "cap_now",
     "deepest",
     "next_deadline",
+    "plain",
     "remaining",
     "slots",
+    "spent_now",
     "turn_cap",
     "turn_stop",
     "wall_spent",
@@ -95,6 +97,29 @@ def cap_now(at: Node, limit: Limit) -> str:
     return "6" if cap is None and limit is Limit.MAX_TURNS else str(cap)
 
 
+def spent_now(tree: Tree, at: Node, wake: Wake, limit: Limit) -> str:
+    """Return what is spent of a cap, as questions have it; of turns, what the wake has taken."""
+    match limit:
+        case Limit.MAX_TURNS:
+            return str(wake.turns)
+        case Limit.MAX_TOKENS:
+            return str(at.spent)
+        case Limit.MAX_TOOL_CALLS:
+            return str(at.total.tool_calls)
+        case Limit.MAX_MODEL_CALLS:
+            return str(at.total.model_calls)
+        case Limit.MAX_WALL:
+            return plain(Decimal(wall_spent(tree, at, tree.now)).scaleb(-6))
+        case _:
+            return str(at.total.cost)
+
+
+def plain(number: Decimal) -> str:
+    """Return a number with all its digits and no others."""
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 def slots(node: Node) -> int:
     """Children of the handle that may run at once."""
     return 8 if node.caps.max_concurrent is None else node.caps.max_concurrent
@@ -138,7 +163,8 @@ def estimate(tree: Tree, node: Node, output: int | None) -> int:
     appended = node.bytes_since
     if node.wake is not None and node.wake.batch is not None:
         # The results of the finished batch go into the transcript with this call.
-        appended += sum(size(shown(call.output, tree.plan.max_result_chars)) for call in node.wake.batch)
+        limit = tree.plan.max_result_chars
+        appended += sum(size(shown(call.output, limit, call.id)) for call in node.wake.batch)
     return node.last_input + appended // 4 + (output if output is not None else node.last_output)
 
 

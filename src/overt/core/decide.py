@@ -102,8 +102,15 @@ def _take_over(d: Desk, inp: i.TakeOver) -> None:
 
 
 def _drift(d: Desk, inp: i.Drift) -> None:
+    # The names first: the plan has the new ones. What was accepted last: it is about the plan there is now.
+    for renamed in inp.renamed:
+        d.emit(renamed)
     if inp.plan != d.tree.plan.dump():
         d.emit(f.PlanChanged(inp.plan))
+    for upgraded in inp.upgraded:
+        d.emit(upgraded)
+    for accepted in inp.accepted:
+        d.emit(accepted)
 
 
 def _spawn(d: Desk, inp: i.Spawn) -> None:
@@ -263,8 +270,19 @@ def _tool_done(d: Desk, inp: i.ToolDone) -> None:
 
 
 def _tool_asked(d: Desk, inp: i.ToolAsked) -> None:
-    if (found := _tool(d, inp.effect)) is not None and not _left_block(d, inp.effect, *found):
+    if (found := _tool(d, inp.effect)) is None or _left_block(d, inp.effect, *found):
+        return
+    node = found[0]
+    if inp.error is not None:
+        d.emit(f.EffectLost(node.id, inp.effect, "a recorded question could not be upgraded", asked=True))
+        fail(d, node, inp.error)
+    else:
         tool_asked(d, inp, *found)
+
+
+def _question_fits(d: Desk, inp: i.QuestionFits) -> None:
+    if (found := _tool(d, inp.effect)) is not None:
+        d.emit(f.QuestionUpgraded(found[0].id, inp.request, inp.question))
 
 
 def _left_block(d: Desk, effect: int, node: Node, wake: Wake, call: Call) -> bool:
@@ -303,7 +321,7 @@ def _once_end(d: Desk, inp: i.OnceEnd) -> None:
 def _host_done(d: Desk, inp: i.HostDone) -> None:
     effect = d.tree.open.get(inp.effect)
     if isinstance(effect, AskHost):
-        host_done(d, inp, d.tree.requests[effect.request])
+        host_done(d, inp, d.tree.requests[effect.request], effect.by)
 
 
 def _notify_done(d: Desk, inp: i.NotifyDone) -> None:
@@ -331,6 +349,7 @@ RULES: dict[type, Callable[[Desk, Any], None]] = {
     i.ModelLost: _model_lost,
     i.ToolDone: _tool_done,
     i.ToolAsked: _tool_asked,
+    i.QuestionFits: _question_fits,
     i.ToolLost: _tool_lost,
     i.OnceBegin: _once_begin,
     i.OnceEnd: _once_end,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 __all__ = (
+    "RESOLVER",
     "AskHost",
     "AskLimit",
     "CallModel",
@@ -19,6 +20,10 @@ __all__ = (
     "Notify",
     "Verify",
 )
+
+
+RESOLVER = "resolve"
+"""In place of a handle: the tool whose call is in doubt is asked itself. Ids of handles begin with `root`."""
 
 
 class CallModel(NamedTuple):
@@ -39,12 +44,13 @@ class CallTool(NamedTuple):
 
 
 class AskHost(NamedTuple):
-    """Ask a `wait_for` for an inline answer."""
+    """Ask a `wait_for` for an inline answer, or the tool in doubt what became of its call."""
 
     id: int
     handle: str
     request: str
     by: str
+    """Id of the handle whose `wait_for` it is, or `RESOLVER`."""
 
 
 class Notify(NamedTuple):

@@ -1,8 +1,8 @@
 """What has happened in a run, in the past tense.
 
 Rules of this module: facts hold plain data only (text, numbers, booleans, tuples of the same), because they are the
-journal's public format. What can be derived is not stored. A new field has a default; any other change comes with a
-higher `schema`, an upcast and a golden journal.
+journal's public format. What can be derived is not stored. A new field has a default. From the first release on every
+change comes with a higher schema, an upcast (`overt.journal.upcasts`) and golden journals.
 
 Times are not in the facts: all facts of one input share the record's time (microseconds since 1970, UTC).
 """
@@ -28,11 +28,20 @@ from overt.core.policy_facts import (
     WakeAsked,
 )
 from overt.core.specs import UNFINISHED, CallSpec, Caps, ErrorSpec, Question, RulingSpec, Said, Tokens
+from overt.core.upgrade_facts import (
+    AgentRenamed,
+    ArgumentsUpgraded,
+    DriftAccepted,
+    QuestionUpgraded,
+    ToolRenamed,
+)
 
 __all__ = (
     "FACTS",
     "UNFINISHED",
+    "AgentRenamed",
     "AnswerGiven",
+    "ArgumentsUpgraded",
     "BudgetRaised",
     "CallAsked",
     "CallDenied",
@@ -47,6 +56,7 @@ __all__ = (
     "ChildReturned",
     "Delegated",
     "Diverged",
+    "DriftAccepted",
     "DriverLost",
     "EffectLost",
     "ErrorSpec",
@@ -73,6 +83,7 @@ __all__ = (
     "Overridden",
     "PlanChanged",
     "Question",
+    "QuestionUpgraded",
     "Reattached",
     "ReopenQueued",
     "RequestCancelled",
@@ -87,6 +98,7 @@ __all__ = (
     "TextCheckAsked",
     "TextChecked",
     "Tokens",
+    "ToolRenamed",
     "VerifyAsked",
     "WakeAsked",
     "WakeDropped",
@@ -234,6 +246,8 @@ class CallReturned(NamedTuple):
     """JSON object."""
     error: ErrorSpec | None = None
     """Why the wake fails once the rest of its batch is through: a hook that saw the result has failed."""
+    given: bool = False
+    """The output is what an answer gave in the tool's place: it stands there, and not a second time here."""
 
 
 class CallReused(NamedTuple):
@@ -280,17 +294,17 @@ class Diverged(NamedTuple):
 
 
 class HostAsked(NamedTuple):
-    """A `wait_for` was asked for an inline answer."""
+    """A `wait_for` was asked for an inline answer, or the tool in doubt what became of its call."""
 
     handle: str
     request: str
     effect: int
     by: str
-    """Id of the handle whose agent carries it, or `root` for the run's."""
+    """Id of the handle whose agent carries it, or `root` for the run's; `resolve` where it is the tool's own lookup."""
 
 
 class HostPassed(NamedTuple):
-    """A `wait_for` gave no answer: the request is parked."""
+    """A `wait_for` gave no answer, or a tool's own lookup: the next is asked, or the request is parked."""
 
     handle: str
     effect: int
@@ -534,6 +548,11 @@ Fact = (
     | OutputRefused
     | Overridden
     | ModelSkipped
+    | AgentRenamed
+    | ToolRenamed
+    | ArgumentsUpgraded
+    | QuestionUpgraded
+    | DriftAccepted
 )
 
 FACTS: dict[str, type[Fact]] = {

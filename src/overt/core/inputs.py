@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from overt.core.specs import CallSpec, Caps, ErrorSpec, Question, RulingSpec, Tokens
+from overt.core.upgrade_facts import AgentRenamed, ArgumentsUpgraded, DriftAccepted, ToolRenamed
 
 __all__ = (
     "AnswerSpec",
@@ -28,6 +29,7 @@ __all__ = (
     "Open",
     "Override",
     "Post",
+    "QuestionFits",
     "Recover",
     "Spawn",
     "TakeOver",
@@ -55,9 +57,12 @@ class TakeOver(NamedTuple):
 
 
 class Drift(NamedTuple):
-    """The run was opened with this plan."""
+    """The run was opened with this plan, and with what the host says of the code it was recorded with."""
 
     plan: str
+    renamed: tuple[AgentRenamed | ToolRenamed, ...] = ()
+    upgraded: tuple[ArgumentsUpgraded, ...] = ()
+    accepted: tuple[DriftAccepted, ...] = ()
 
 
 class Spawn(NamedTuple):
@@ -212,6 +217,16 @@ class ToolAsked(NamedTuple):
     effect: int
     question: Question
     slot: int
+    error: ErrorSpec | None = None
+    """Why nobody can tell whether there is one: the host's upgrade of recorded questions raised."""
+
+
+class QuestionFits(NamedTuple):
+    """A tool asks what the host says an answered question is by now."""
+
+    effect: int
+    request: str
+    question: Question
 
 
 class ToolLost(NamedTuple):
@@ -241,7 +256,7 @@ class OnceEnd(NamedTuple):
 
 
 class HostDone(NamedTuple):
-    """A `wait_for` answered, passed (`answer` is `None`) or raised (`error` says what)."""
+    """Whoever was to answer at once did, passed (`answer` is `None`) or raised (`error` says what)."""
 
     effect: int
     answer: AnswerSpec | None = None
@@ -312,6 +327,7 @@ Input = (
     | ModelLost
     | ToolDone
     | ToolAsked
+    | QuestionFits
     | ToolLost
     | OnceBegin
     | OnceEnd

@@ -7,14 +7,14 @@ from decimal import Decimal
 from typing import Any
 
 from overt.core import facts as f
-from overt.core.budget import CAP_OF, Stopped, cap_now, wall_spent
+from overt.core.budget import CAP_OF, Stopped, cap_now, plain, spent_now
 from overt.core.desk import Desk
 from overt.core.effects import AskLimit
 from overt.core.ending import fail, stop
 from overt.core.inputs import AnswerSpec, LimitRuled
 from overt.core.recovery import check_raise
 from overt.core.suspension import ask_of_wake, look_again
-from overt.core.tree import Node, RequestState, Tree, Wake
+from overt.core.tree import Node, RequestState, Wake
 from overt.errors import UsageError
 from overt.result import Limit
 
@@ -25,39 +25,25 @@ WHOLE = (Limit.MAX_TURNS, Limit.MAX_TOKENS, Limit.MAX_TOOL_CALLS, Limit.MAX_MODE
 
 def at_limit(d: Desk, node: Node, wake: Wake, stopped: Stopped) -> None:
     """Ask `on_limit` about a cap that is spent; without one, or past what it said, stop."""
-    known = f"{stopped.limit} {stopped.at}"
-    if not d.tree.plan.on_limit or stopped.limit not in CAP_OF or wake.extended == known:
+    at = d.tree.nodes[stopped.at]
+    if not d.tree.plan.on_limit or stopped.limit not in CAP_OF or _was_no_help(at, wake, stopped):
         stop(d, node, stopped)
         return
-    cap, spent = _amounts(d.tree, wake, stopped)
+    cap = cap_now(at, stopped.limit)
+    if stopped.limit is Limit.MAX_WALL:
+        cap = plain(Decimal(str(at.caps.max_wall)))
+    spent = spent_now(d.tree, at, wake, stopped.limit)
     d.emit(f.LimitAsked(node.id, d.tree.next_effect, str(stopped.limit), stopped.at, cap, spent))
 
 
-def _amounts(tree: Tree, wake: Wake, stopped: Stopped) -> tuple[str, str]:
-    at = tree.nodes[stopped.at]
-    cap = cap_now(at, stopped.limit)
-    match stopped.limit:
-        case Limit.MAX_TURNS:
-            return cap, str(wake.turns)
-        case Limit.MAX_TOKENS:
-            return cap, str(at.spent)
-        case Limit.MAX_TOOL_CALLS:
-            return cap, str(at.total.tool_calls)
-        case Limit.MAX_MODEL_CALLS:
-            return cap, str(at.total.model_calls)
-        case Limit.MAX_WALL:
-            assert at.caps.max_wall is not None
-            return _plain(Decimal(str(at.caps.max_wall))), _plain(
-                Decimal(wall_spent(tree, at, tree.now)).scaleb(-6)
-            )
-        case _:
-            return cap, str(at.total.cost)
-
-
-def _plain(number: Decimal) -> str:
-    """Return a number with all its digits and no others."""
-    text = f"{number:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+def _was_no_help(at: Node, wake: Wake, stopped: Stopped) -> bool:
+    """Whether what was last decided about the cap has left no room. Where it has, somebody else took it since."""
+    if wake.extended is None:
+        return False
+    limit, whose, spent = wake.extended
+    if (limit, whose) != (stopped.limit, stopped.at):
+        return False
+    return Decimal(cap_now(at, stopped.limit)) <= Decimal(spent)
 
 
 def limit_ruled(d: Desk, inp: LimitRuled, node: Node, wake: Wake, asked: AskLimit) -> None:

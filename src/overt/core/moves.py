@@ -116,8 +116,9 @@ def call_of(wake: Wake, id: str) -> Call:
 def flush(tree: Tree, node: Node, wake: Wake) -> None:
     """Put the results of the batch into the transcript, in call order."""
     results = batch_messages(tree, wake.batch or (), wake.limit or wake.status or "")
-    for call in wake.batch or ():
-        if call.state == CallState.DONE and len(call.output) > tree.plan.max_result_chars:
+    for call, message in zip(wake.batch or (), results, strict=True):
+        # Also where it is not too long by itself, but with what was put before it.
+        if call.state == CallState.DONE and message.text != call.output:
             node.results[call.id] = call.output
     node.messages += results
     node.bytes_since += sum(size(m.text) for m in results)

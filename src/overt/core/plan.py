@@ -36,6 +36,8 @@ class AgentPlan(NamedTuple):
     """Whether its final answer has to fit a type."""
     delegates: Mapping[str, str] = {}
     """Tool name to agent name, of agents that are tools."""
+    resolves: tuple[str, ...] = ()
+    """Names of the tools that find out themselves what became of a call in doubt, sorted."""
 
 
 class Plan(NamedTuple):
@@ -54,6 +56,8 @@ class Plan(NamedTuple):
     output_guards: tuple[str, ...] = ()
     before_tool: bool = False
     on_limit: bool = False
+    redact: tuple[str, ...] = ()
+    """Names of fields whose values are not recorded."""
 
     def dump(self) -> str:
         """Return the plan as canonical JSON."""

@@ -9,6 +9,7 @@ from overt.core import facts as f
 from overt.core.desk import Desk
 from overt.core.ending import fail
 from overt.core.inputs import ChecksRuled, TextRuled
+from overt.core.origins import is_other
 from overt.core.replay import diverged_error, fits, match_delegations, unclaimed
 from overt.core.suspension import ask_of_guard, ask_of_wake
 from overt.core.tree import Call, CallState, Node, Tree, Wake
@@ -39,7 +40,7 @@ def settled_before(d: Desk, node: Node, wake: Wake, call: Call) -> bool:
         metadata: dict[str, object] = {"replied": True}
         if given is not None and given.by is not None:
             metadata["by"] = given.by
-        d.emit(f.CallReturned(node.id, call.id, 0, memory.reply, False, json.dumps(metadata)))
+        d.emit(f.CallReturned(node.id, call.id, metadata=json.dumps(metadata), given=True))
         return True
     asked = None if memory.guard is None else d.tree.requests[memory.guard]
     if asked is not None and asked.status == "cancelled":
@@ -77,7 +78,12 @@ def checks_ruled(d: Desk, inp: ChecksRuled, node: Node, wake: Wake, calls: Seque
 
 
 def unasked(ruling: f.RulingSpec) -> f.RulingSpec:
-    """Return a ruling as it is recorded: what it asks is in the fact that asks it, and not twice in the journal."""
+    """Return a ruling as it is recorded: what it asks or gives is in the fact that does, and not twice in the journal.
+
+    That a hook gave something is still to be seen: a ruling nothing came of has the hook asked again.
+    """
+    if ruling.output is not None:
+        return ruling._replace(output="", is_error=False, metadata=None)
     return ruling if ruling.question is None else ruling._replace(question=None)
 
 
@@ -89,7 +95,11 @@ def _agreed(tree: Tree, wake: Wake, call: Call, ruling: f.RulingSpec) -> f.Rulin
     # Just before entry only a denial counts; what an answer changed is not what the rule was asked about then.
     agreed = call.approved or (memory.approval is not None and memory.edit is not None)
     if not agreed and memory.approval is not None and ruling.question is not None:
-        agreed = fits(tree.requests[memory.approval].question, ruling.question)
+        asked = tree.requests[memory.approval].question
+        if is_other(wake, call.name, call.args, delegates=call.task):
+            # The wording is made of the name and the arguments, which were others; the call it is about is the same.
+            asked = asked._replace(prompt=ruling.question.prompt)
+        agreed = fits(asked, ruling.question)
     return ruling._replace(ruling="approved", question=None) if agreed else ruling
 
 

@@ -5,37 +5,109 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Sequence, Set
-from typing import Any
+from typing import Any, cast
 
 from overt._frozen import trusted
 from overt.core.tree import Call, CallState, Item, Node, Tree, Wake
 from overt.message import Message, ToolMessage
 from overt.result import State
 
-__all__ = ("batch_messages", "bounded", "child_outcome", "committed", "shown", "status_text", "user_text")
+__all__ = (
+    "batch_messages",
+    "bounded",
+    "child_outcome",
+    "committed",
+    "reply_of",
+    "shown",
+    "status_text",
+    "user_text",
+)
 
 
-def bounded(text: str, limit: int) -> str:
-    """Return head, marker and tail of `text`, `limit` characters in all if the marker fits; cut between characters."""
-    marker = f"\n[… {len(text)} characters in all, the middle is left out …]\n"
-    room = max(limit - len(marker), 0)
+def bounded(text: str, limit: int, call: str) -> str:
+    """Return head and tail of a result, and between them a marker; never more than `limit` characters.
+
+    The marker says how much is left out and what gives the host all of it; where it would take more than three
+    quarters of the room it is a mere ellipsis. Cut is between characters as readers see them.
+    """
+    marker = _marker(len(text) - limit, len(text), call)
+    # What is left out is as much more as the marker is long, which may have a digit more for it.
+    wider = _marker(len(text) - limit + len(marker), len(text), call)
+    marker = wider if 4 * len(marker) <= 3 * limit else "…"
+    room = limit - len(marker)
     head, tail = room - room // 3, len(text) - room // 3
-    while head > 0 and _joins(text, head):
-        head -= 1
-    while tail < len(text) and _joins(text, tail):
-        tail += 1
+    head, tail = _before(text, head), _after(text, tail)
+    if marker != "…":
+        marker = _marker(tail - head, len(text), call)
     return text[:head] + marker + text[tail:]
 
 
-def shown(text: str, limit: int) -> str:
-    """Return a tool's output as the model is shown it."""
-    return text if len(text) <= limit else bounded(text, limit)
+def shown(text: str, limit: int, call: str) -> str:
+    """Return a tool's output as the model is shown it; `call` is the call's id."""
+    return text if len(text) <= limit else bounded(text, limit, call)
+
+
+def reply_of(data: object) -> str | None:
+    """Return the result that an answer about a call gives in the tool's place, `None` where it gives none."""
+    if not isinstance(data, dict) or set(cast("dict[str, object]", data)) != {"output"}:
+        return None
+    output = cast("dict[str, object]", data)["output"]
+    return (
+        output if isinstance(output, str) else json.dumps(output, separators=(",", ":"), ensure_ascii=False)
+    )
+
+
+def _marker(left_out: int, size: int, call: str) -> str:
+    return f'\n[… {left_out} of {size} characters left out; tool_result("{call}") has all …]\n'
+
+
+LONGEST = 32
+"""Code points of what readers see as one character; text that goes on longer is cut anywhere."""
+
+
+def _before(text: str, at: int) -> int:
+    """Return where the character ends that a cut at `at` would part, counted from the front."""
+    place = at
+    while place > 0 and _joins(text, place):
+        place -= 1
+        if at - place > LONGEST:
+            return at
+    return place
+
+
+def _after(text: str, at: int) -> int:
+    place = at
+    while place < len(text) and _joins(text, place):
+        place += 1
+        if place - at > LONGEST:
+            return at
+    return place
 
 
 def _joins(text: str, at: int) -> bool:
     """Whether the character at `at` belongs to the one before it."""
     char = text[at]
-    return bool(unicodedata.combining(char)) or char in "\u200d\ufe0f" or text[at - 1] == "\u200d"
+    if char.isascii():
+        return char == "\n" and text[at - 1] == "\r"
+    return (
+        unicodedata.category(char)[0] == "M"
+        or char == "\u200d"
+        or text[at - 1] == "\u200d"
+        or "\U0001f3fb" <= char <= "\U0001f3ff"
+        or (_flag(char) and _odd_flags_before(text, at))
+    )
+
+
+def _flag(char: str) -> bool:
+    """Whether two of them are one flag."""
+    return "\U0001f1e6" <= char <= "\U0001f1ff"
+
+
+def _odd_flags_before(text: str, at: int) -> bool:
+    start = at
+    while start > 0 and _flag(text[start - 1]):
+        start -= 1
+    return (at - start) % 2 == 1
 
 
 def user_text(prompt: str, items: Sequence[Item], trusted: Set[str]) -> str:
@@ -86,9 +158,9 @@ def batch_messages(tree: Tree, batch: Sequence[Call], why: str) -> list[Message]
             trusted(
                 ToolMessage,
                 role="tool",
-                text=shown(text, limit),
+                text=shown(text, limit, call.id),
                 call_id=call.id,
-                name=call.name,
+                name=call.said,
                 is_error=is_error,
                 metadata=metadata,
             )

@@ -96,6 +96,7 @@ class RulingSpec(NamedTuple):
     edit: str | None = None
     """Canonical arguments a hook put in place of the model's."""
     output: str | None = None
-    """What a hook gave in the tool's place; the tool is not entered."""
+    """What a hook gave in the tool's place; the tool is not entered. Recorded empty: the result itself is in the fact
+    that gives it to the call."""
     is_error: bool = False
     metadata: str | None = None

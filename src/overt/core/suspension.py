@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from overt._frozen import trusted
 from overt.core import facts as f
 from overt.core.desk import Desk
+from overt.core.effects import RESOLVER
 from overt.core.ending import fail
 from overt.core.inputs import AnswerSpec, Deliver, HostDone, ToolAsked
 from overt.core.keys import request_id
@@ -172,10 +173,17 @@ def _interpreter(tree: Tree, node: Node) -> str | None:
     return "root" if tree.plan.wait_for else None
 
 
-def host_again(d: Desk, request: RequestState) -> None:
-    """Ask the nearest interpreter; with none, tell `on_pending`."""
+def _resolves(tree: Tree, node: Node, request: RequestState) -> bool:
+    """Whether the tool whose call is in doubt finds out itself what became of it."""
+    if request.question.kind != "in_doubt" or node.plan is None or node.wake is None:
+        return False
+    return node.wake.memory[request.key].tool in node.plan.resolves
+
+
+def host_again(d: Desk, request: RequestState, *, resolve: bool = True) -> None:
+    """Ask who is to answer at once: the tool in doubt, then the nearest interpreter. With none, tell `on_pending`."""
     node = d.tree.nodes[request.handle]
-    by = _interpreter(d.tree, node)
+    by = RESOLVER if resolve and _resolves(d.tree, node, request) else _interpreter(d.tree, node)
     if by is not None:
         d.emit(f.HostAsked(node.id, request.id, d.tree.next_effect, by))
     else:
@@ -327,20 +335,16 @@ def _doubt_left(d: Desk, node: Node, wake: Wake, request: RequestState, answer: 
                 tell(d, d.tree.requests[call.request or ""])
 
 
-def host_done(d: Desk, inp: HostDone, request: RequestState) -> None:
-    """A `wait_for` is through."""
+def host_done(d: Desk, inp: HostDone, request: RequestState, by: str) -> None:
+    """A `wait_for` is through, or a tool's own lookup."""
     node = d.tree.nodes[request.handle]
-    if inp.answer is None:
-        d.emit(f.HostPassed(node.id, inp.effect, inp.error))
-        tell(d, request)
-        d.touch_above(node)
-        return
-    wake = node.wake
-    assert wake is not None
     # An interpreter that will not settle a doubt has passed: asking it again would never end.
-    if request.question.kind == "in_doubt" and not inp.answer.ok:
-        d.emit(f.HostPassed(node.id, inp.effect, None))
-        tell(d, request)
+    if inp.answer is None or (request.question.kind == "in_doubt" and not inp.answer.ok):
+        d.emit(f.HostPassed(node.id, inp.effect, inp.error))
+        if by == RESOLVER:
+            host_again(d, request, resolve=False)
+        else:
+            tell(d, request)
         d.touch_above(node)
         return
     answer = inp.answer

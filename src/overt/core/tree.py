@@ -14,6 +14,7 @@ from overt.core.batch import Call, CallState, Memory, Once
 from overt.core.effects import Effect
 from overt.core.facts import AnswerGiven, Caps, ErrorSpec, Question
 from overt.core.ledger import Account
+from overt.core.origins import Origins
 from overt.core.plan import AgentPlan, Plan
 from overt.message import Message
 from overt.result import State
@@ -49,6 +50,7 @@ class RequestState:
         "limit",
         "once",
         "question",
+        "resolve_error",
         "slot",
         "status",
         "wake",
@@ -72,6 +74,8 @@ class RequestState:
         """The open `AskHost` effect, or 0."""
         self.host_error: str | None = None
         """What a `wait_for` raised instead of answering."""
+        self.resolve_error: str | None = None
+        """What a tool's own lookup raised instead of saying what became of its call."""
         self.guard: bool = False
         """Whether a guardrail asks about the call, and not the tool."""
         self.about: str | None = None
@@ -105,6 +109,7 @@ class Wake:
     """One unit of work on a handle, over all its attempts."""
 
     __slots__ = (
+        "accepted",
         "agreed",
         "approvals",
         "asked",
@@ -142,6 +147,7 @@ class Wake:
         "number",
         "occurrences",
         "offers",
+        "origins",
         "output",
         "partial",
         "passed",
@@ -150,6 +156,7 @@ class Wake:
         "rebuy",
         "replaced",
         "rewind_due",
+        "stale",
         "status",
         "strayed",
         "text",
@@ -243,8 +250,11 @@ class Wake:
         """Whether the guardrails have let it pass."""
         self.verdicts: list[tuple[bool, str, int]] = []
         """The gate's judgements of this attempt."""
-        self.extended: str | None = None
-        """The cap that was just raised or decided upon: where it still stops the wake, the wake stops."""
+        self.extended: tuple[str, str, str] | None = None
+        """The cap that was just decided upon: limit, whose, and what was spent of it.
+
+        Where it still stops the wake, the wake stops; what it has left room for, others may have taken.
+        """
         self.failing: ErrorSpec | None = None
         """Why the wake fails once its batch is through."""
         self.offers: tuple[str, ...] | None = None
@@ -252,6 +262,12 @@ class Wake:
         self.full: list[Message] | None = None
         """The transcript up to the checkpoint, where a hook has replaced it since."""
         self.full_input: int = 0
+        self.origins: Origins | None = None
+        """What is called otherwise since the wake began."""
+        self.accepted: frozenset[tuple[str, str]] = frozenset()
+        """Where the host goes on although the code does not fit: kind, and the tool or the id of the call."""
+        self.stale: tuple[str | None, str] | None = None
+        """A final answer that does not fit its type any more, and why; it goes back to the model."""
 
     def kept(self) -> frozenset[str]:
         """Return the keys of calls whose results the checkpoint has: a rewind does not make them again."""
@@ -280,6 +296,7 @@ class Node:
         "closed_reason",
         "depth",
         "gated",
+        "gone",
         "id",
         "inbox",
         "last_input",
@@ -358,6 +375,8 @@ class Node:
         self.results: dict[str, str] = {}
         """Whole outputs of tool results the model saw a part of, by call id."""
         self.closed_reason: str | None = None
+        self.gone: ErrorSpec | None = None
+        """Why its wakes fail: there is no such agent any more, and the host goes on without it."""
         self.checks: bool = False
         """Whether a hook or guardrails see its calls before they are entered."""
         self.prompted: bool = False

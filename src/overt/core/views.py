@@ -211,10 +211,7 @@ def result_of(
             detail=e.detail,
         )
     if error is None and status == "pending":
-        failed = next((r for r in open_requests(tree, node) if r.host_error is not None), None)
-        if failed is not None and failed.host_error is not None:
-            type_, _, message = failed.host_error.partition(": ")
-            error = ErrorInfo(type=type_, message=message, source="wait_for")
+        error = _passed_error(tree, node)
     final = text if text is not None else status_text(tree, node)
     output: object = final if status == "done" else None
     if wake is not None and wake.output is not None and status == "done" and load is not None:
@@ -241,6 +238,17 @@ def result_of(
         handle=node.id,
         run_id=tree.run_id,
     )
+
+
+def _passed_error(tree: Tree, node: Node) -> ErrorInfo | None:
+    """Return what the first that was to answer an open request at once raised instead."""
+    for request in open_requests(tree, node):
+        failed = request.host_error or request.resolve_error
+        if failed is not None:
+            type_, _, message = failed.partition(": ")
+            of_host = request.host_error is not None
+            return ErrorInfo(type=type_, message=message, source="wait_for" if of_host else "tool")
+    return None
 
 
 def verdicts_of(wake: Wake | None) -> tuple[Verdict, ...]:

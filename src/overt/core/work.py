@@ -37,6 +37,11 @@ def _consider(d: Desk, node: Node) -> None:
     wake = node.wake
     if wake is None or wake.status is not None:
         return
+    if node.gone is not None:
+        fail(d, node, node.gone)
+        return
+    if wake.accepted or wake.stale is not None:
+        _drop_questions(d, node, wake)
     if node.state is State.RUNNING:
         _advance(d, node, wake)
     elif is_ready(node):
@@ -55,6 +60,26 @@ def is_ready(node: Node) -> bool:
     )
 
 
+def _drop_questions(d: Desk, node: Node, wake: Wake) -> None:
+    """Take back what is asked about a call that cannot be entered, and about an answer that goes back to the model."""
+    for call in wake.batch or ():
+        if (
+            call.error is not None
+            and call.state == CallState.ASKED
+            and call.request is not None
+            # Whether something has happened is asked all the same.
+            and d.tree.requests[call.request].question.kind != "in_doubt"
+        ):
+            d.emit(f.RequestCancelled(node.id, call.request))
+            d.emit(f.CallReturned(node.id, call.id, 0, call.error, True))
+    if _is_stale(wake) and wake.asks is not None and d.tree.requests[wake.asks].about == "output":
+        d.emit(f.RequestCancelled(node.id, wake.asks))
+
+
+def _is_stale(wake: Wake) -> bool:
+    return wake.final and wake.stale is not None and wake.stale[0] == wake.output
+
+
 def _advance(d: Desk, node: Node, wake: Wake) -> None:
     if wake.model or wake.waiting or wake.check:
         return
@@ -66,8 +91,10 @@ def _advance(d: Desk, node: Node, wake: Wake) -> None:
         fail(d, node, denied_text(what, f"declined: {reason}"))
         return
     if wake.final and not wake.rewind_due:
-        conclude(d, node, wake)
-        return
+        if wake.stale is None or not _is_stale(wake):
+            conclude(d, node, wake)
+            return
+        d.emit(f.OutputRefused(node.id, wake.stale[1]))
     if wake.batch is not None:
         for c in wake.batch:
             if c.state == CallState.CUT:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from overt.agent import Agent
+from overt.context import ToolContext
 from overt.message import Model, ModelRequest, ToolMessage
 from overt.testing import MockModel, Reply, call, say
-from overt.tool import ToolContext, tool
+from overt.tool import tool
 
 __all__ = ("COORDINATOR", "JOB", "LEDGER", "RUN_ID", "entries", "model")
 

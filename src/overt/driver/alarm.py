@@ -1,4 +1,4 @@
-"""The timer of running-time budgets."""
+"""The timer of running-time budgets, and of questions that expire while something else is at work."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import anyio
 
 from overt.core import inputs as i
 from overt.core.budget import next_deadline
+from overt.core.tree import Tree
 from overt.errors import StoreError
 
 if TYPE_CHECKING:
@@ -17,14 +18,29 @@ if TYPE_CHECKING:
 __all__ = ("Alarm",)
 
 
+def _next(tree: Tree) -> int | None:
+    """Return when there is something to do for time alone (microseconds); `None` for never.
+
+    A run that has parked whole is nobody's work: what expires then is answered by whoever comes next.
+    """
+    times = [r.question.expires_at for r in tree.expiring.values()] if tree.root.live else []
+    wall = next_deadline(tree) if tree.has_wall else None
+    return min((at for at in (wall, *times) if at is not None), default=None)
+
+
 class Alarm:
-    """Hands in a `Tick` when the first running-time budget is spent."""
+    """Hands in a `Tick` when the first running-time budget is spent, or the first question expires."""
 
     __slots__ = ("_deadline", "_scope")
 
     def __init__(self) -> None:
         self._deadline: int | None = None
         self._scope: anyio.CancelScope | None = None
+
+    @property
+    def wound(self) -> bool:
+        """Whether it is set to some time."""
+        return self._deadline is not None
 
     def forget(self) -> None:
         """Its task is gone, or will be."""
@@ -34,7 +50,7 @@ class Alarm:
     def wind(self, driver: Driver, *, working: bool) -> None:
         """Set it to what the tree says now."""
         # What nobody performs is over, whatever the journal shows as running: no budget of it runs out.
-        deadline = next_deadline(driver.tree) if working else None
+        deadline = _next(driver.tree) if working else None
         if deadline == self._deadline:
             return
         if self._scope is not None:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from overt._canonical import encode, jsonable
+from overt._canonical import encode, faithful
 from overt.errors import InvalidAnswer
 from overt.request import Answer, Request
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
 
-__all__ = ("check_data", "text_of")
+__all__ = ("check_data", "fits_schema", "text_of")
 
 
 @lru_cache(maxsize=256)
@@ -35,13 +35,18 @@ def text_of(answer: Answer[Any]) -> str | None:
     if answer.data is None:
         return None
     try:
-        text = encode(jsonable(answer.data, "$.data"))
+        text = encode(faithful(answer.data, "$.data"))
         from_json(text)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidAnswer(
             f"the data of the answer to {answer.id} cannot be recorded: {error}", places=(str(error),)
         ) from error
     return text
+
+
+def fits_schema(schema: str | None, data: str | None) -> bool:
+    """Whether recorded data fits a recorded schema; `None` for a schema takes anything."""
+    return schema is None or _validator(schema).is_valid(None if data is None else json.loads(data))
 
 
 def check_data(request: Request, data: JsonValue) -> None:

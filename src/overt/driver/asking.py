@@ -33,9 +33,9 @@ class Failed(Exception):
         self.error = error
 
 
-def message_of(error: BaseException) -> str:
-    """Return an exception's message, short and without credentials; the type where there is none."""
-    return short(redact(describe(error).removeprefix(f"{type(error).__name__}: ")))
+def message_of(driver: Driver, error: BaseException) -> str:
+    """Return an exception's message, short and without credentials and fields; the type where there is none."""
+    return short(redact(driver.crew.redact(describe(error).removeprefix(f"{type(error).__name__}: "))))
 
 
 def short(text: str) -> str:
@@ -59,7 +59,7 @@ async def call_hook(
             value = await InContext(_awaited, value)
     except BaseException as error:  # whatever a hook raises is its failure
         await let_through(error, before, driver.host)
-        raise Failed(f.ErrorSpec(type(error).__name__, message_of(error), "hook")) from error
+        raise Failed(f.ErrorSpec(type(error).__name__, message_of(driver, error), "hook")) from error
     if value is not None and not isinstance(value, kinds):
         wanted = " or ".join(kind.__name__ for kind in kinds) or "nothing"
         raise Failed(
@@ -107,13 +107,13 @@ async def ask_rules(driver: Driver, asked: Sequence[tuple[Rule, object]], before
             except BaseException:
                 _give_up(waiting)
                 raise
-            rulings.append(_failed(rule, error))
+            rulings.append(_failed(driver, rule, error))
             continue
         if not isinstance(value, (Allow, Deny, Ask)) and inspect.isawaitable(value):
             waiting.append((index, value))
             rulings.append(None)
         else:
-            rulings.append(_said(rule, value))
+            rulings.append(_said(driver, rule, value))
     if not waiting:
         return cast("list[Ruling]", rulings)
     await _wait_for(driver, asked, rulings, waiting, before)
@@ -133,11 +133,11 @@ def _give_up(waiting: Sequence[tuple[int, Awaitable[Any]]]) -> None:
             awaitable.close()
 
 
-def _failed(rule: Rule, error: BaseException) -> Deny:
-    return Deny(short(f"guardrail {name_of(rule)!r} raised {redact(describe(error))}"))
+def _failed(driver: Driver, rule: Rule, error: BaseException) -> Deny:
+    return Deny(short(f"guardrail {name_of(rule)!r} raised {redact(driver.crew.redact(describe(error)))}"))
 
 
-def _said(rule: Rule, value: object) -> Ruling:
+def _said(driver: Driver, rule: Rule, value: object) -> Ruling:
     """Return a ruling as it can be relied on: of its own class, and whole."""
     try:
         match value:
@@ -151,7 +151,7 @@ def _said(rule: Rule, value: object) -> Ruling:
             case _:
                 pass
     except Exception as error:  # noqa: BLE001  # a class of the host's own that is not made as its base is
-        return _failed(rule, error)
+        return _failed(driver, rule, error)
     return Deny(
         f"guardrail {name_of(rule)!r} returned {type(value).__name__}, not Allow, Deny or Ask: denied to be safe"
     )
@@ -172,7 +172,7 @@ async def _wait_for(
         nonlocal left
         rule = asked[index][0]
         try:
-            ruling = _said(rule, await awaitable)
+            ruling = _said(driver, rule, await awaitable)
         except BaseException as error:  # noqa: BLE001  # a rule that fails denies
             try:
                 await let_through(error, before, driver.host)
@@ -181,7 +181,7 @@ async def _wait_for(
                 fatal.append(end)
                 group.cancel_scope.cancel()
                 return
-            ruling = _failed(rule, error)
+            ruling = _failed(driver, rule, error)
         if late:
             # Told to stop, it said something all the same.
             return

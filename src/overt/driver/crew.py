@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from overt._output import OutputSpec
+from overt._redaction import Redaction
 from overt.completion import Completion
 from overt.core.delegation import offers_delegates, offers_task
 from overt.core.tree import Node
@@ -17,6 +18,10 @@ from overt.message import Model, ModelSettings, SystemMessage, ToolSpec
 from overt.policy import LimitDecision, LimitInfo
 from overt.request import Answer, Request, WaitFor
 from overt.tool import AnyTool, ToolResult
+from overt.upgrade import Upgrade
+
+if TYPE_CHECKING:
+    from overt.doubt import Resolver
 
 __all__ = ("AnyCallable", "Canonical", "Crew", "House", "Kit", "Member", "RunnableTool")
 
@@ -50,6 +55,8 @@ class RunnableTool(Protocol):
     def is_async(self) -> bool: ...
     @property
     def takes_context(self) -> bool: ...
+    @property
+    def resolve(self) -> Resolver[Any] | None: ...
     @property
     def __wrapped__(self) -> AnyCallable: ...
     def canonical(self, raw: Mapping[str, object] | str) -> str: ...
@@ -204,3 +211,16 @@ class Crew:
     """Seconds."""
     watched: bool = False
     """Whether the host is told of handles, or of metrics, as they come."""
+    redaction: Redaction | None = None
+    """What is left out of results, questions and errors; `None` for nothing."""
+    upgrade: Upgrade = field(default_factory=Upgrade)
+    """What has changed in the code since runs were stored."""
+
+    def redact(self, text: str) -> str:
+        """Return a text as it may be recorded."""
+        return text if self.redaction is None else self.redaction.text(text)
+
+    def of(self, agent: str) -> Member | None:
+        """Return an agent by the name the run has for it; also where nobody has taken the run since it changed."""
+        member = self.members.get(agent)
+        return self.members.get(self.upgrade.agent(agent)) if member is None else member

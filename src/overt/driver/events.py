@@ -99,6 +99,18 @@ class EventFold:
         self._seen.spawned(fact)
         return self._event(e.HandleSpawned, fact.handle, agent=fact.agent, parent=fact.parent)
 
+    def agent_renamed(self, fact: f.AgentRenamed) -> None:
+        self._seen.agent_renamed(fact)
+
+    def tool_renamed(self, fact: f.ToolRenamed) -> None:
+        self._seen.tool_renamed(fact)
+
+    def arguments_upgraded(self, fact: f.ArgumentsUpgraded) -> None:
+        self._seen.arguments_upgraded(fact)
+
+    def drift_accepted(self, fact: f.DriftAccepted) -> None:
+        self._seen.accepted(fact)
+
     def history_seeded(self, fact: f.HistorySeeded) -> None:
         self._seen.seeded(fact)
 
@@ -221,8 +233,8 @@ class EventFold:
 
     def call_returned(self, fact: f.CallReturned) -> e.Event:
         call = self._seen.call(fact.handle, fact.call)
-        self._seen.returned(fact, call)
-        return self._finished(fact.handle, call, fact.output, fact.is_error, fact.metadata)
+        output = self._seen.returned(fact, call)
+        return self._finished(fact.handle, call, output, fact.is_error, fact.metadata)
 
     def call_reused(self, fact: f.CallReused) -> e.Event:
         call = self._seen.call(fact.handle, fact.call)
@@ -366,6 +378,10 @@ def _usage(tokens: f.Tokens, total: int) -> Usage:
 _RULES: dict[type, Callable[[EventFold, Any], e.Event | None]] = {
     f.RunOpened: EventFold.planned,
     f.PlanChanged: EventFold.planned,
+    f.AgentRenamed: EventFold.agent_renamed,
+    f.ToolRenamed: EventFold.tool_renamed,
+    f.ArgumentsUpgraded: EventFold.arguments_upgraded,
+    f.DriftAccepted: EventFold.drift_accepted,
     f.HandleSpawned: EventFold.handle_spawned,
     f.HistorySeeded: EventFold.history_seeded,
     f.HandleClosed: EventFold.handle_closed,

@@ -28,12 +28,12 @@ class Holder(Intake):
 
     def __init__(self, tenure: Tenure, clock: Clock, *, first: i.Open | None, tree: Tree, log: Log) -> None:
         super().__init__(tenure, clock, first=first, tree=tree, log=log)
-        self.plan: str = ""
-        """The plan this process was given."""
-        self.fits: Callable[[Tree], None] | None = None
-        """Raises where the code of this process cannot carry on what is open."""
-        self.drift: bool = False
-        """Whether the recorded plan may be another."""
+        self.fits: Callable[[Tree], i.Drift | None] | None = None
+        """Says how the code of this process differs; raises where it cannot carry on what is open."""
+        self.drift: i.Drift | None = None
+        """What is recorded of that when the run is taken."""
+        self._moved: bool = False
+        """Whether another process has moved the run on, and the code of this one is to be looked at again."""
         self.catching_up: bool = False
         """Whether listeners are told of what another process has done."""
         self._keeping: bool = False
@@ -83,10 +83,9 @@ class Holder(Intake):
                 self.catching_up = True
                 self._tell(self.log[known:])
                 self.catching_up = False
-            if len(self.log) != known:
-                # Whoever moved it on may have had other agents, and other rules for them.
-                self.drift = True
-            if self.drift:
+            # Whoever moved it on may have had other agents, and other rules for them.
+            self._moved = self._moved or len(self.log) != known
+            if self._moved:
                 await self._check_fit()
             self._keep()
             self._next = self.tree.next_effect
@@ -94,14 +93,15 @@ class Holder(Intake):
                 await self.step(i.TakeOver())
             if self.tenure.mark is not None:
                 await self.step(self.obeying())
-            if self.drift:
-                self.drift = False
-                await self.step(i.Drift(self.plan))
+            if self.drift is not None:
+                drift, self.drift = self.drift, None
+                await self.step(drift)
 
     async def _check_fit(self) -> None:
         try:
             if self.fits is not None:
-                self.fits(self.tree)
+                self.drift = self.fits(self.tree)
+            self._moved = False
         except BaseException:
             await self.tenure.give_up(self.tree.run_id)
             raise

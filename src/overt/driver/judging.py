@@ -86,9 +86,9 @@ async def perform_verify(driver: Driver, effect: Verify, before: int) -> i.Input
     except BaseException as error:  # noqa: BLE001  # whatever a verifier raises is no verdict
         await let_through(error, before, driver.host)
         return i.VerifyDone(
-            effect.id, error=f.ErrorSpec(type(error).__name__, message_of(error), "completion")
+            effect.id, error=f.ErrorSpec(type(error).__name__, message_of(driver, error), "completion")
         )
-    return i.VerifyDone(effect.id, ok, clean(reason))
+    return i.VerifyDone(effect.id, ok, driver.crew.redact(clean(reason)))
 
 
 async def perform_limit(driver: Driver, effect: AskLimit, before: int) -> i.Input:
@@ -119,7 +119,9 @@ async def perform_limit(driver: Driver, effect: AskLimit, before: int) -> i.Inpu
                 raise TypeError(f"on_limit returned {type(value).__name__}, not Stop, Extend or Suspend")
     except BaseException as error:  # noqa: BLE001  # whatever it raises is its failure
         await let_through(error, before, driver.host)
-        return i.LimitRuled(effect.id, error=f.ErrorSpec(type(error).__name__, message_of(error), "hook"))
+        return i.LimitRuled(
+            effect.id, error=f.ErrorSpec(type(error).__name__, message_of(driver, error), "hook")
+        )
 
 
 async def _awaited(value: Any) -> object:

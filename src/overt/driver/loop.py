@@ -148,7 +148,7 @@ class Driver(Holder):
                 else:
                     self._set_going(effect, owner)
         self._next = tree.next_effect
-        if tree.has_wall:
+        if tree.has_wall or tree.expiring or self._alarm.wound:
             self._alarm.wind(self, working=self._at_work > 0)
         if self._watches:
             self._look()

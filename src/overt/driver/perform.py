@@ -16,7 +16,7 @@ from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.budget import wall_spent
 from overt.core.delegation import offers_delegates
-from overt.core.effects import AskHost, CallModel, Notify
+from overt.core.effects import RESOLVER, AskHost, CallModel, Notify
 from overt.core.tree import Node
 from overt.core.views import request_view
 from overt.driver.answers import check_data, text_of
@@ -54,7 +54,9 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
             system = member.system()
         except BaseException as error:  # noqa: BLE001  # the agent's own function, not the model
             await let_through(error, before, driver.host)
-            return i.ModelUnsent(effect.id, f.ErrorSpec(type(error).__name__, message_of(error), "runtime"))
+            return i.ModelUnsent(
+                effect.id, f.ErrorSpec(type(error).__name__, message_of(driver, error), "runtime")
+            )
         hooks = member.hooks
         if hooks is not None and hooks.before_llm is not None:
             from overt.driver.rewriting import rewrite  # loaded by the first run that has such a hook
@@ -86,12 +88,12 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
     except Failed as failed:
         return i.ModelUnsent(effect.id, failed.error)
     except ModelError as error:
-        return i.ModelLost(effect.id, _model_error(error))
+        return i.ModelLost(effect.id, _model_error(driver, error))
     except StoreError:
         raise
     except BaseException as error:  # noqa: BLE001  # whatever a model raises is a failed call
         await let_through(error, before, driver.host)
-        return i.ModelLost(effect.id, _foreign_error(error))
+        return i.ModelLost(effect.id, _foreign_error(driver, error))
     if hooks is not None or member.guards:
         return await _look_at(driver, member, node, done, response, model.name, before)
     return done
@@ -143,7 +145,7 @@ async def _look_at(
     return done._replace(calls=calls)
 
 
-def _foreign_error(error: BaseException) -> f.ErrorSpec:
+def _foreign_error(driver: Driver, error: BaseException) -> f.ErrorSpec:
     """A provider library's own exception, let through by a host's model."""
     kind = type(error).__name__
     found: object = None
@@ -153,15 +155,19 @@ def _foreign_error(error: BaseException) -> f.ErrorSpec:
         )
     status = found if type(found) is int else None
     refused = denied(kind, status)
-    return f.ErrorSpec(kind, message_of(error) if refused is None else refused, "model", False, status)
+    return f.ErrorSpec(
+        kind, message_of(driver, error) if refused is None else refused, "model", False, status
+    )
 
 
-def _model_error(error: ModelError) -> f.ErrorSpec:
+def _model_error(driver: Driver, error: ModelError) -> f.ErrorSpec:
     refused = denied(error.type, error.status_code)
     if refused is not None:
         return f.ErrorSpec(error.type, refused, "model", error.retryable, error.status_code)
-    detail = None if error.detail is None else redact(error.detail)
-    return f.ErrorSpec(error.type, message_of(error), "model", error.retryable, error.status_code, detail)
+    detail = None if error.detail is None else redact(driver.crew.redact(error.detail))
+    return f.ErrorSpec(
+        error.type, message_of(driver, error), "model", error.retryable, error.status_code, detail
+    )
 
 
 def _request(
@@ -317,8 +323,12 @@ async def verify(driver: Driver, request: Request, answer: Answer[Any]) -> None:
 
 
 async def perform_host(driver: Driver, effect: AskHost, before: int) -> i.Input:
-    """Ask a `wait_for`."""
+    """Ask a `wait_for`, or the tool in doubt."""
     tree = driver.tree
+    if effect.by == RESOLVER:
+        from overt.driver.resolving import perform_resolve  # loaded with the first call in doubt that has one
+
+        return await perform_resolve(driver, effect, before)
     if effect.by == "root":
         wait_for = driver.crew.wait_for
     else:
@@ -339,7 +349,7 @@ async def perform_host(driver: Driver, effect: AskHost, before: int) -> i.Input:
         return i.HostDone(effect.id, spec)
     except BaseException as error:  # noqa: BLE001  # an interpreter that raises parks the run
         await let_through(error, before, driver.host)
-        return i.HostDone(effect.id, None, short(describe(error)))
+        return i.HostDone(effect.id, None, short(driver.crew.redact(describe(error))))
 
 
 async def perform_notify(driver: Driver, effect: Notify, before: int) -> i.Input:
@@ -352,5 +362,5 @@ async def perform_notify(driver: Driver, effect: Notify, before: int) -> i.Input
         await InContext(tell, request_view(tree, tree.requests[effect.request], parked=True))
     except BaseException as error:  # noqa: BLE001  # the host's own failure; the request stays open
         await let_through(error, before, driver.host)
-        return i.NotifyDone(effect.id, short(describe(error)))
+        return i.NotifyDone(effect.id, short(driver.crew.redact(describe(error))))
     return i.NotifyDone(effect.id)

@@ -54,7 +54,7 @@ async def rewrite(
         return
     text = None
     if override.messages is not None:
-        text = _parts(node.messages, messages, _all(override.messages, "messages"))
+        text = _parts(driver, node.messages, messages, _all(override.messages, "messages"))
     names = None
     if override.tools is not None:
         kept = [getattr(t, "name", t) for t in _all(override.tools, "tools")]
@@ -72,10 +72,13 @@ def _all(given: Sequence[T], what: str) -> tuple[T, ...]:
         ) from error
 
 
-def _parts(before: Sequence[Message], shown: Sequence[Message], after: Sequence[Message]) -> str | None:
+def _parts(
+    driver: Driver, before: Sequence[Message], shown: Sequence[Message], after: Sequence[Message]
+) -> str | None:
     """Return the new transcript as indices into the old one and messages; `None` where it is the same.
 
     Args:
+        driver: Whose run it is.
         before: The transcript.
         shown: What the hook was shown of it, which it may have changed in place.
         after: What it gave.
@@ -89,7 +92,7 @@ def _parts(before: Sequence[Message], shown: Sequence[Message], after: Sequence[
             continue
         if not isinstance(cast("object", message), KINDS):
             raise _failed("TypeError", f"before_llm gave a {type(message).__name__} among the messages")
-        parts.append(_plain(message))
+        parts.append(_plain(driver, message))
     if parts == list(range(len(before))):
         return None
     wrong = broken(after) if after else "no message at all"
@@ -105,12 +108,14 @@ def _parts(before: Sequence[Message], shown: Sequence[Message], after: Sequence[
     return text
 
 
-def _plain(message: Message) -> object:
+def _plain(driver: Driver, message: Message) -> object:
     """Return a message as JSON, which can be read back: a copy with other fields is not checked by anybody."""
     try:
         plain = message.model_dump(mode="json", exclude_defaults=True, warnings=False) | {
             "role": message.role
         }
+        if driver.crew.redaction is not None:
+            plain = driver.crew.redaction.message(plain)
         MESSAGE.validate_python(plain)
     except Exception as error:
         raise _failed(

@@ -109,7 +109,7 @@ async def rule_calls(
             continue
         args = call.args if ruling is None or ruling.edit is None else ruling.edit
         data = {"call": {"tool": call.name, "arguments": from_json(args)}}
-        spec = _combined(guards, said, data, call_schema=True)
+        spec = _combined(driver, guards, said, data, call_schema=True)
         found[index] = spec if ruling is None else spec._replace(edit=ruling.edit)
     return found
 
@@ -128,8 +128,11 @@ async def _hooked(
         return None
     result = result_of("before_tool", override)
     if result is not None:
-        metadata = encode({**result.metadata, "overridden": "before_tool"})
-        return f.RulingSpec("allow", output=result.output, is_error=result.is_error, metadata=metadata)
+        redact = driver.crew.redact
+        metadata = redact(encode({**result.metadata, "overridden": "before_tool"}))
+        return f.RulingSpec(
+            "allow", output=redact(result.output), is_error=result.is_error, metadata=metadata
+        )
     if override.arguments is None:
         return None
     tool = member.tool(call.name)
@@ -143,9 +146,10 @@ async def _hooked(
 
 
 def _combined(
-    rules: Sequence[Rule], said: Sequence[Ruling], data: dict[str, Any], *, call_schema: bool
+    driver: Driver, rules: Sequence[Rule], said: Sequence[Ruling], data: dict[str, Any], *, call_schema: bool
 ) -> f.RulingSpec:
     """Deny beats Ask beats Allow; several Asks are one question."""
+    said = [Deny(driver.crew.redact(one.reason)) if isinstance(one, Deny) else one for one in said]
     each = tuple(_said(rule, ruling) for rule, ruling in zip(rules, said, strict=True))
     denials = [one for one in said if isinstance(one, Deny)]
     if denials:
@@ -253,4 +257,4 @@ async def perform_text(driver: Driver, effect: CheckText, before: int) -> i.Inpu
     data: dict[str, Any] = {
         effect.what: json.loads(text) if wake.output is not None and effect.what == "output" else text
     }
-    return i.TextRuled(effect.id, _combined(rules, said, data, call_schema=False))
+    return i.TextRuled(effect.id, _combined(driver, rules, said, data, call_schema=False))

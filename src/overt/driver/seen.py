@@ -15,7 +15,9 @@ from pydantic_core import from_json
 
 from overt._frozen import trusted
 from overt.core import facts as f
+from overt.core.origins import TASK, identify, origins_of, with_agent
 from overt.core.plan import load_plan
+from overt.core.render import reply_of
 from overt.core.tree import Checkpoint, Memory, Node, Once, Tree, Wake
 from overt.message import ToolCall
 
@@ -27,7 +29,7 @@ _FLOAT = re.compile(r"\d[.eE]")
 class SeenCall:
     """A call of a reply, and what runs for it."""
 
-    __slots__ = ("args", "base", "child", "edit", "id", "key", "name", "reused")
+    __slots__ = ("args", "barred", "base", "child", "edit", "id", "key", "name", "reused")
 
     def __init__(self, id: str, name: str, args: str) -> None:
         self.id: str = id
@@ -39,6 +41,8 @@ class SeenCall:
         self.key: str = ""
         self.child: str | None = None
         self.reused: bool = False
+        self.barred: bool = False
+        """Whether it is given an error instead of being entered, in spite of its arguments."""
 
     def public(self) -> ToolCall:
         """Return the call with the arguments that run; nothing of it is shared."""
@@ -49,7 +53,7 @@ class SeenCall:
 class Asked:
     """A request, and the call that waits for its answer."""
 
-    __slots__ = ("call", "expires_at", "kind", "memory", "once")
+    __slots__ = ("call", "expires_at", "guard", "kind", "memory", "once")
 
     def __init__(self, question: f.Question, call: SeenCall | None, memory: Memory | None) -> None:
         self.kind: str = question.kind
@@ -57,6 +61,7 @@ class Asked:
         self.call: SeenCall | None = call
         self.memory: Memory | None = memory
         self.once: str | None = None
+        self.guard: bool = False
 
 
 class Seen:
@@ -120,6 +125,51 @@ class Seen:
         node = self.tree.nodes[fact.handle]
         node.closed_reason = fact.reason
         node.next_wake = None
+
+    # ----------------------------------------------------------- code that has changed
+
+    def agent_renamed(self, fact: f.AgentRenamed) -> None:
+        """Handles of an agent go by another name."""
+        for node in self.tree.nodes.values():
+            if node.agent == fact.old:
+                node.agent = fact.new
+                node.plan = self.tree.plan.agents.get(fact.new, node.plan)
+            if node.wake is None:
+                continue
+            origins_of(node.wake).rename_agent(fact.old, fact.new)
+            for call in self._calls[node.id].values():
+                if call.name == TASK and call.key:
+                    call.args = _redirected(call.args, fact)
+                    call.edit = None if call.edit is None else _redirected(call.edit, fact)
+
+    def tool_renamed(self, fact: f.ToolRenamed) -> None:
+        """Calls of a wake to a tool are calls to one of another name."""
+        _, wake = self.wake(fact.handle)
+        origins_of(wake).rename_tool(fact.old, fact.new)
+        for call in self._calls[fact.handle].values():
+            call.name = fact.new if call.name == fact.old else call.name
+        for memory in wake.memory.values():
+            memory.tool = fact.new if memory.tool == fact.old else memory.tool
+
+    def arguments_upgraded(self, fact: f.ArgumentsUpgraded) -> None:
+        """Arguments of a wake's calls have another form."""
+        _, wake = self.wake(fact.handle)
+        before, after = fact.before, fact.after
+        known = any(m.tool == fact.tool and m.args == after for m in wake.memory.values())
+        origins_of(wake).upgrade(fact.tool, before, after, known=known)
+        for call in self._calls[fact.handle].values():
+            if call.name == fact.tool:
+                call.args = after if call.args == before else call.args
+                call.edit = after if call.edit == before else call.edit
+        for memory in wake.memory.values():
+            if memory.tool == fact.tool and memory.edit == before:
+                memory.edit = after
+
+    def accepted(self, fact: f.DriftAccepted) -> None:
+        """Calls that do not fit are given an error."""
+        for call in self._last.get(fact.handle, ()):
+            if fact.drift in ("tool", "arguments") and (call.name == fact.tool or call.id == fact.call):
+                call.barred = call.child is None
 
     # ----------------------------------------------------------- wakes
 
@@ -208,7 +258,7 @@ class Seen:
                 if spec.args is not None:
                     call.args = spec.args
                 if fact.output is None:
-                    _identify(wake, call)
+                    _identify(node, wake, call)
                     if fact.ruled and spec.ruling is not None:
                         call.edit = spec.ruling.edit
         return wake, tuple(public)
@@ -244,12 +294,16 @@ class Seen:
         if memory is not None and fact.asked:
             memory.unsettled = False
 
-    def returned(self, fact: f.CallReturned, call: SeenCall) -> None:
-        """A call has its result."""
+    def returned(self, fact: f.CallReturned, call: SeenCall) -> str:
+        """A call has its result; return its output."""
         self._entered.pop(fact.effect, None)
         memory = self.memory(fact.handle, call)
-        if memory is not None:
-            _remember(memory, fact.output, is_error=fact.is_error, metadata=fact.metadata)
+        output = fact.output
+        if fact.given and memory is not None and memory.reply is not None:
+            output = memory.reply
+        if memory is not None and not call.barred:
+            _remember(memory, output, is_error=fact.is_error, metadata=fact.metadata)
+        return output
 
     def memory(self, handle: str, call: SeenCall) -> Memory | None:
         """Return what is known of a call over all attempts; `None` of one that cannot be entered."""
@@ -272,11 +326,11 @@ class Seen:
         memory = self.memory(fact.handle, call)
         self._entered.pop(fact.effect, None)
         asked = self.asked[fact.request] = Asked(fact.question, call, memory)
-        asked.once = fact.once
+        asked.once, asked.guard = fact.once, fact.guard
         if memory is None:
             return
         if fact.guard:
-            memory.edit = None
+            memory.edit = memory.reply = None
         elif asked.kind != "in_doubt":
             memory.unsettled = False
 
@@ -293,21 +347,29 @@ class Seen:
             call = asked.call
             if fact.args != (call.args if call.edit is None else call.edit):
                 asked.memory.edit = call.edit = fact.args
+        elif fact.ok and asked.guard and asked.memory is not None:
+            asked.memory.reply = reply_of(data)
         return asked
 
 
-def _identify(wake: Wake, call: SeenCall) -> None:
+def _identify(node: Node, wake: Wake, call: SeenCall) -> None:
     """Find what earlier attempts left of a call: that of the same tool, arguments and occurrence."""
-    base = call.base = f"{call.name}\0{call.args}"
-    occurrence = wake.occurrences.get(base, 0) + 1
-    wake.occurrences[base] = occurrence
-    same = _whole(call.args) if _FLOAT.search(call.args) else call.args
-    key = call.key = f"{call.name}\0{same}\0{occurrence}"
-    memory = wake.memory.get(key)
+    delegates = node.plan is not None and bool(node.plan.team)
+    call.base, call.key = identify(wake, call.name, call.args, _key, delegates=delegates)
+    memory = wake.memory.get(call.key)
     if memory is None:
-        wake.memory[key] = Memory(key, call.name, call.args)
+        wake.memory[call.key] = Memory(call.key, call.name, call.args)
     else:
         call.edit = memory.edit
+
+
+def _key(name: str, args: str, occurrence: int) -> str:
+    """Return what a call's key stands for here; the digest of it would say no more."""
+    return f"{name}\0{_whole(args) if _FLOAT.search(args) else args}\0{occurrence}"
+
+
+def _redirected(args: str, fact: f.AgentRenamed) -> str:
+    return with_agent(args, fact.new) if json.loads(args).get("agent") == fact.old else args
 
 
 def _whole(args: str) -> str:
@@ -340,4 +402,12 @@ def _resolve(memory: Memory, label: str | None, data: Mapping[str, JsonValue]) -
         text = "" if output is None else output
         if not isinstance(text, str):
             text = json.dumps(text, separators=(",", ":"), ensure_ascii=False)
-        _remember(memory, text, is_error=outcome == "failed", metadata=None)
+        metadata = data.get("metadata")
+        _remember(
+            memory,
+            text,
+            is_error=outcome == "failed",
+            metadata=None
+            if metadata is None
+            else json.dumps(metadata, separators=(",", ":"), ensure_ascii=False),
+        )

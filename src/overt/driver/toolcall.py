@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
-import anyio
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from overt._canonical import dump_exact, encode, load_exact
+from overt._canonical import NotJson, dump_exact, encode, load_exact
 from overt._frozen import trusted
 from overt._question import Question
+from overt._redaction import Redaction
 from overt._text import clean, told
+from overt.context import ToolContext
 from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.effects import CallTool
@@ -23,14 +25,16 @@ from overt.core.replay import fits
 from overt.core.suspension import public_answer
 from overt.core.tree import Call, Memory, Node, RequestState
 from overt.core.views import answers_of
-from overt.driver.asking import Failed, call_hook, result_of
+from overt.driver.asking import Failed, call_hook, result_of, short
 from overt.driver.context import describe, let_through, run_user_code
 from overt.driver.metering import measure
+from overt.driver.timing import in_time
+from overt.driver.upgrading import UpgradeFailed, question_now
 from overt.errors import ToolError, UsageError
 from overt.hooks import AfterTool, ToolOverride
 from overt.message import ToolCall
 from overt.request import Answer
-from overt.tool import ToolContext, ToolResult, question_of
+from overt.tool import ToolResult, question_of
 
 if TYPE_CHECKING:
     from overt.driver.crew import Member, RunnableTool
@@ -46,10 +50,11 @@ class Asking(BaseException):
     """Leaves a tool that asks. Derives from BaseException so that a handler for errors does not take it for one."""
 
 
-def core_question(question: Question, call: Call) -> f.Question:
+def core_question(question: Question, call: Call, redaction: Redaction | None) -> f.Question:
     """Return a question as the core keeps it, with the call it is bound to."""
+    given: JsonValue = question.data if redaction is None else redaction.value(question.data)
     data: dict[str, JsonValue] = {
-        **question.data,
+        **cast("dict[str, JsonValue]", given),
         "call": {"tool": call.name, "arguments": json.loads(call.run_args)},
     }
     at = question.expires_at
@@ -82,6 +87,8 @@ class Entry:
         )
         self.asked: int = 0
         self.left: tuple[f.Question, int] | None = None
+        self.failed: f.ErrorSpec | None = None
+        """Why nobody can tell whether a question has its answer."""
         self.inside: set[str] = set()
         self.over: bool = False
         """Whether the tool has been left: what it left running may ask nothing any more."""
@@ -97,15 +104,30 @@ class Entry:
                 f"ask inside once({min(self.inside)!r}): the block would run again; ask before it"
             )
         slot, self.asked = self.asked, self.asked + 1
-        wanted = core_question(question, self.call)
+        wanted = core_question(question, self.call, self.driver.crew.redaction)
         if slot < len(self.recorded) and self.left is None:
             request, _ = self.recorded[slot]
-            if fits(request.question, wanted):
+            if fits(request.question, wanted) or await self._fits_now(request, wanted):
                 return cast("Answer[JsonValue]", public_answer(request))
         # The first question that has no answer is the one that is asked: tasks of one group may all come here.
         if self.left is None:
             self.left = (wanted, slot)
         raise Asking
+
+    async def _fits_now(self, request: RequestState, wanted: f.Question) -> bool:
+        """Whether the host says that what is asked now is what was answered."""
+        upgrade = self.driver.crew.upgrade
+        if upgrade.questions is None:
+            return False
+        try:
+            question = question_now(self.driver.tree, request, wanted, upgrade)
+        except UpgradeFailed as failed:
+            self.failed = f.ErrorSpec("UpgradeFailed", short(str(failed)), "hook")
+            return False
+        if question is None:
+            return False
+        await self.driver.step(i.QuestionFits(self.effect.id, request.id, question))
+        return True
 
     async def once(self, label: str, fn: Callable[[], Awaitable[T]], annotation: object, /) -> T:
         """Run `fn`, or return what it returned before."""
@@ -128,14 +150,23 @@ class Entry:
             await self.driver.check_claim()
             try:
                 value = await fn()
-                text = dump_exact(value, annotation)
+                text = self._kept(label, value, annotation)
             except Exception as error:
-                await self.driver.step(i.OnceEnd(self.effect.id, label, None, failure(error)))
+                why = self.driver.crew.redact(failure(error))
+                await self.driver.step(i.OnceEnd(self.effect.id, label, None, why))
                 raise
             await self.driver.step(i.OnceEnd(self.effect.id, label, text))
         finally:
             self.inside.discard(label)
         return value
+
+    def _kept(self, label: str, value: object, annotation: object) -> str:
+        try:
+            return dump_exact(value, annotation)
+        except NotJson as error:
+            raise NotJson(
+                f"once({label!r}) of tool {self.call.name!r} returned what cannot be kept: {error}"
+            ) from error
 
 
 def failure(error: BaseException) -> str:
@@ -170,9 +201,20 @@ async def perform_tool(driver: Driver, effect: CallTool, before: int) -> i.Input
         if member is not None and member.on_metric is not None:
             measure(driver, member, node, "tool", call.name, "error", since)
         raise
+    done = _redacted(driver, done)
     if member is not None and (member.hooks is not None or member.on_metric is not None):
-        return await _seen(driver, member, node, call, done, since, before)
+        # What a hook has of its own goes the same way.
+        return _redacted(driver, await _seen(driver, member, node, call, done, since, before))
     return done
+
+
+def _redacted(driver: Driver, done: i.Input) -> i.Input:
+    """Return what came of a tool as it may be recorded, and as everybody sees it from here on."""
+    if driver.crew.redaction is None or not isinstance(done, i.ToolDone):
+        return done
+    redact = driver.crew.redact
+    metadata = None if done.metadata is None else redact(done.metadata)
+    return done._replace(output=redact(done.output), metadata=metadata)
 
 
 async def _seen(
@@ -274,13 +316,15 @@ def _context(driver: Driver, entry: Entry, node: Node, call: Call) -> ToolContex
 def _asked(effect: CallTool, entry: Entry) -> i.Input:
     assert entry.left is not None
     question, slot = entry.left
-    return i.ToolAsked(effect.id, question, slot)
+    return i.ToolAsked(effect.id, question, slot, entry.failed)
 
 
 def _returned(effect: CallTool, entry: Entry, call: Call, result: ToolResult) -> i.Input:
     question = question_of(result)
     if question is not None:
-        return i.ToolAsked(effect.id, core_question(question, call), len(entry.recorded))
+        return i.ToolAsked(
+            effect.id, core_question(question, call, entry.driver.crew.redaction), len(entry.recorded)
+        )
     metadata = None
     if result.metadata:
         metadata = encode(dict(result.metadata))
@@ -294,32 +338,7 @@ def _returned(effect: CallTool, entry: Entry, call: Call, result: ToolResult) ->
 async def _enter_timed(
     driver: Driver, effect: CallTool, entry: Entry, node: Node, call: Call, tool: RunnableTool, timeout: float
 ) -> i.Input:
-    """Enter a tool beside a timer; when the timer is first, the tool is left to its own clean-up."""
-    outcome: list[i.Input] = []
-    fatal: list[BaseException] = []
-    left = False
-    timer = anyio.CancelScope()
-    work = anyio.CancelScope()
-
-    async def run() -> None:
-        with work:
-            try:
-                outcome.append(await _enter(driver, effect, entry, node, call, tool, 0))
-            except (KeyboardInterrupt, SystemExit) as error:
-                if left:
-                    driver.end_process(error)
-                fatal.append(error)
-        timer.cancel()
-
-    try:
-        driver.spawn(run)
-        with timer:
-            await driver.clock.sleep(timeout)
-    finally:
-        left = True
-        work.cancel()
-    if fatal:
-        raise fatal[0]
-    if outcome:
-        return outcome[0]
+    done = await in_time(driver, partial(_enter, driver, effect, entry, node, call, tool, 0), timeout)
+    if done is not None:
+        return done
     return i.ToolLost(effect.id, "timed out", True, f"{tool.name} timed out after {timeout:g} s")

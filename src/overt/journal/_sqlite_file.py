@@ -6,6 +6,7 @@ import os
 import random
 import sqlite3
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from overt.errors import JournalCorrupt, RunNotFound, StoreError, UnsupportedSchema
@@ -72,6 +73,11 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
 
+    @property
+    def name(self) -> str:
+        """The path."""
+        return str(self.path)
+
     def connection(self, *, make: bool) -> sqlite3.Connection:
         """Return the connection, open.
 
@@ -106,13 +112,25 @@ class Database:
         self._connection = connection
         return connection
 
-    def begin(self, *, make: bool) -> sqlite3.Connection:
+    def begin(self, runs: Sequence[str], *, make: bool) -> sqlite3.Connection:
         """Start a transaction that writes, waiting for other writers up to the busy timeout."""
         connection = self.connection(make=make)
         connection.execute("BEGIN IMMEDIATE")
         return connection
 
-    def recover(self, error: BaseException) -> None:
+    def commit(self) -> None:
+        """Make what was written durable."""
+        assert self._connection is not None
+        self._connection.execute("COMMIT")
+
+    def committed(self) -> None:
+        """Nothing is left to do."""
+
+    def explain(self, error: Exception, *, run_id: str, committing: bool) -> StoreError:
+        """Return `error` in words, with the path."""
+        return explain(error, self.path, run_id=run_id, committing=committing)
+
+    def recover(self, error: Exception) -> None:
         """Undo the open transaction after `error`; drop the connection unless the error was harmless to it."""
         connection = self._connection
         if connection is None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from overt.errors import JournalCorrupt
 from overt.journal._checks import claim_conflict, not_found
+from overt.journal._times import micros, moment, moment_or_none
 from overt.journal.reports import Damage
 from overt.journal.store import OpenRequest, Owner, RunInfo
 
@@ -19,29 +20,15 @@ __all__ = (
     "first_epoch",
     "held",
     "info",
-    "micros",
-    "moment",
     "record",
     "requests",
     "runs",
 )
 
-_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _INFO = (
     "SELECT run_id, position, epoch, until, status, agent, created, updated, interrupt, "
     "owner_id, owner_host, owner_pid, owner_started FROM runs"
 )
-
-
-def micros(at: datetime) -> int:
-    """Microseconds since 1970; a float of seconds would not keep them."""
-    return (at - _ZERO) // _MICROSECOND
-
-
-def moment(at: int | None) -> datetime | None:
-    """The time `micros` was given."""
-    return None if at is None else _ZERO + at * _MICROSECOND
 
 
 def first_epoch(connection: sqlite3.Connection) -> int:
@@ -73,11 +60,11 @@ def _info(row: tuple[Any, ...]) -> RunInfo:
             epoch=epoch,
             owner=owner[0],
             holder=_owner(*owner),
-            until=moment(until),
+            until=moment_or_none(until),
             status=status,
             agent=agent,
-            created=_ZERO + created * _MICROSECOND,
-            updated=_ZERO + updated * _MICROSECOND,
+            created=moment(created),
+            updated=moment(updated),
             interrupt=interrupt,
         )
     except (TypeError, OverflowError) as error:
@@ -104,7 +91,12 @@ def held(
     if row is None:
         raise not_found(run_id, path)
     refused = claim_conflict(
-        run_id, held_by=_owner(*row[2:6]), held_until=moment(row[1]), owner=owner, now=now, force=force
+        run_id,
+        held_by=_owner(*row[2:6]),
+        held_until=moment_or_none(row[1]),
+        owner=owner,
+        now=now,
+        force=force,
     )
     if refused is not None:
         raise refused
@@ -181,8 +173,8 @@ def requests(
             request=row[1],
             kind=row[2],
             agent=row[3],
-            asked_at=_ZERO + row[4] * _MICROSECOND,
-            expires_at=moment(row[5]),
+            asked_at=moment(row[4]),
+            expires_at=moment_or_none(row[5]),
         )
         for row in rows
     ]

@@ -112,8 +112,11 @@ def _check(fact: f.Fact) -> None:
             from_json(fact.question.schema)
     elif isinstance(fact, f.AnswerGiven) and fact.data is not None:
         from_json(fact.data)
-    elif isinstance(fact, f.WakeAsked):
+    elif isinstance(fact, (f.WakeAsked, f.QuestionUpgraded)):
         from_json(fact.question.data)
+    elif isinstance(fact, f.ArgumentsUpgraded):
+        from_json(fact.before)
+        from_json(fact.after)
     elif isinstance(fact, f.Overridden) and fact.messages is not None:
         from_json(fact.messages)
 
@@ -146,6 +149,7 @@ _NESTED: dict[type, dict[str, Callable[[Any], Any]]] = {
     f.WakeSettled: {"error": lambda row: f.ErrorSpec(**row)},
     f.CallAsked: {"question": lambda row: f.Question(**row)},
     f.WakeAsked: {"question": lambda row: f.Question(**row)},
+    f.QuestionUpgraded: {"question": lambda row: f.Question(**row)},
     f.ChecksAsked: {"calls": tuple},
     f.ChecksDone: {"rulings": _rulings},
     f.TextChecked: {"ruling": _ruling},

@@ -8,8 +8,9 @@ from overt.core import facts as f
 from overt.core.apply import apply_all
 from overt.core.suspension import when
 from overt.core.tree import Tree
-from overt.errors import JournalCorrupt
+from overt.errors import JournalCorrupt, StoreError
 from overt.journal.codec import decode
+from overt.journal.encrypted import sealed_as
 from overt.journal.record import Record
 from overt.journal.store import Store
 
@@ -25,9 +26,16 @@ def fold(tree: Tree, log: Log, rec: Record, run_id: str) -> None:
     Raises:
         JournalCorrupt: It does not follow on from the tree.
         UnsupportedSchema: A newer release wrote it.
+        StoreError: It is encrypted, and the store does not decrypt it.
     """
     if rec.position != tree.seq + 1:
         raise JournalCorrupt(f"run {run_id}, position {rec.position}: expected position {tree.seq + 1}")
+    sealed = sealed_as(rec.text)
+    if sealed is not None:
+        raise StoreError(
+            f"run {run_id}, position {rec.position}: the record is encrypted, with key {sealed[1]!r:.20}: wrap the "
+            "store, EncryptedStore(store, key)"
+        )
     at, facts = decode(run_id, rec)
     try:
         apply_all(tree, facts, at)

@@ -26,9 +26,10 @@ from overt.journal._checks import (
     statuses,
     used_after_close,
 )
+from overt.journal._rows import check_rows
 from overt.journal._sqlite_file import Database
-from overt.journal._sqlite_lists import micros
-from overt.journal._sqlite_worker import Job, Worker
+from overt.journal._times import micros
+from overt.journal._worker import Job, Worker
 from overt.journal.record import Record
 from overt.journal.reports import Damage
 from overt.journal.store import Change, Claim, OpenRequest, Owner, RunInfo, Store
@@ -88,7 +89,7 @@ class SQLiteStore(Store):
         self._busy_timeout: Final = busy_timeout
         self._lock = threading.Lock()
         self._closed = False
-        self._worker: Worker | None = None
+        self._worker: Worker[sqlite3.Connection] | None = None
 
     def __repr__(self) -> str:
         return f"SQLiteStore({str(self._path)!r})"
@@ -196,7 +197,7 @@ class SQLiteStore(Store):
             connection.execute("BEGIN")
             head, rows = _journal(connection, run_id, path, after)
             connection.execute("COMMIT")
-            return _records(run_id, head, rows, after)
+            return check_rows(run_id, head, rows, after)
 
         return await self._do(run_id, work, writes=False)
 
@@ -389,7 +390,7 @@ class SQLiteStore(Store):
     ) -> T:
         return await self._current().do(Job(run_id, work, writes=writes, makes=makes))
 
-    def _current(self) -> Worker:
+    def _current(self) -> Worker[sqlite3.Connection]:
         worker = self._worker
         if worker is not None and worker.pid == os.getpid():
             return worker
@@ -400,7 +401,7 @@ class SQLiteStore(Store):
             if self._closed:
                 raise used_after_close(repr(self))
             if self._worker is worker:
-                self._worker = Worker(Database(self._path, self._busy_timeout))
+                self._worker = Worker(Database(self._path, self._busy_timeout), repr(self))
                 weakref.finalize(self, self._worker.stop)
             current = self._worker
         assert current is not None
@@ -456,44 +457,3 @@ def _journal(
         (run_id, after),
     )
     return head[0], cursor.fetchall()
-
-
-def _records(run_id: str, head: object, rows: Sequence[tuple[object, ...]], after: int) -> list[Record]:
-    """Check the rows `_journal` found, and return those that end after `after`.
-
-    Raises:
-        JournalCorrupt: They are not a whole journal.
-    """
-    records: list[Record] = []
-    expected: int | None = 1 if after <= 0 else None
-    last = 0
-    for position, count, data in rows:
-        if (
-            not isinstance(position, int)
-            or not isinstance(count, int)
-            or count < 1
-            or not isinstance(data, bytes)
-        ):
-            raise JournalCorrupt(
-                f"run {run_id!r}: the row at position {position!r} is damaged (count {count!r})"
-            )
-        if expected is None:
-            # The first row of a later part only has to reach as far as what comes after it.
-            expected = position if position <= after + 1 else after + 1
-        if position != expected:
-            what = "is missing" if position > expected else "is there twice"
-            raise JournalCorrupt(
-                f"run {run_id!r}: position {min(position, expected)} {what} (a row is at {position})"
-            )
-        expected = position + count
-        last = position + count - 1
-        if last > after:
-            try:
-                records.append(Record(position, count, text=data.decode()))
-            except UnicodeDecodeError as error:
-                raise JournalCorrupt(
-                    f"run {run_id!r}: the text at position {position} is no UTF-8: {error}"
-                ) from None
-    if head != last:
-        raise JournalCorrupt(f"run {run_id!r}: the journal ends at position {last}, its head says {head!r}")
-    return records

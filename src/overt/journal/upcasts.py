@@ -4,9 +4,10 @@ An upcast takes a record as its JSON says, of one schema, and returns it as the 
 and nothing else. It keeps the number of facts, because positions in a journal are what readers go on from, and it
 names no import path: a journal is read without the code that wrote it.
 
-To change the format: raise `SCHEMA` in `overt.journal.codec`, add the upcast from the schema before to `UPCASTS`, and
-have the golden journals of that schema read through it (`tests/journal/test_golden.py` does, they stay as they are). A
-new fact, or a new field that has a default, needs neither.
+To change the format after a release: raise `SCHEMA` in `overt.journal.codec`, add the upcast from the schema before to
+`UPCASTS`, and write golden journals of the new schema; those of earlier ones stay as they are and are read through it.
+Where facts and fields are only added it is `same`: a release that does not know them then refuses the journal as newer,
+and does not take it for damaged.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ("UPCASTS", "Upcast", "each", "upcast")
+__all__ = ("UPCASTS", "Upcast", "each", "same", "upcast")
 
 Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -49,6 +50,11 @@ def upcast(row: dict[str, Any], *, to: int, upcasts: Mapping[int, Upcast]) -> di
         if len(row["facts"]) != count:
             raise ValueError(f"the upcast to schema {version} made {len(row['facts'])} facts of {count}")
         row["v"] = version
+    return row
+
+
+def same(row: dict[str, Any]) -> dict[str, Any]:
+    """Change nothing: the next schema only has more."""
     return row
 
 

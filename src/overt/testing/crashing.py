@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Final, Literal, final
+from typing import Final, Literal, Never, final
 
 import anyio
 
@@ -74,6 +74,7 @@ class CrashingStore(StoreWrapper):
             raise ValueError("appends are counted from 1")
         super().__init__(inner)
         self._crash_at: Final = crash_at
+        self._cause = f"the process died at append {crash_at}"
         self._when: Final = when
         self._appends = 0
         self._crashed = False
@@ -105,6 +106,21 @@ class CrashingStore(StoreWrapper):
             raise ValueError(f"append {n} has begun already or is held already")
         gate = self._gates[n] = Gate()
         return gate
+
+    def die(self) -> Never:
+        """Let the process die here rather than at an append: in a tool, a model, a hook.
+
+        An append that is under way may still be written. The claims become void with the next call this store gets,
+        which the code under test makes on its way out. What else runs in that process goes on until it is cancelled or
+        comes to the store; let it look at `crashed` where that matters.
+
+        Raises:
+            Crashed: Always.
+        """
+        if not self._crashed:
+            self._crashed = True
+            self._cause = "the process died between its appends"
+        raise Crashed(self._cause)
 
     async def create(
         self,
@@ -155,7 +171,7 @@ class CrashingStore(StoreWrapper):
         Raises:
             Crashed: The process is dead.
         """
-        self._check()
+        await self._check()
         return await self.inner.read(run_id, after=after)
 
     async def info(self, run_id: str) -> RunInfo:
@@ -164,7 +180,7 @@ class CrashingStore(StoreWrapper):
         Raises:
             Crashed: The process is dead.
         """
-        self._check()
+        await self._check()
         return await self.inner.info(run_id)
 
     async def claim(
@@ -175,7 +191,7 @@ class CrashingStore(StoreWrapper):
         Raises:
             Crashed: The process is dead.
         """
-        self._check()
+        await self._check()
         claim = await self.inner.claim(run_id, owner=owner, now=now, until=until, force=force)
         self._claims[run_id] = claim.epoch
         if self._crashed:
@@ -189,7 +205,7 @@ class CrashingStore(StoreWrapper):
         Raises:
             Crashed: The process is dead.
         """
-        self._check()
+        await self._check()
         return await self.inner.renew(run_id, epoch=epoch, until=until)
 
     async def release(self, run_id: str, *, epoch: int) -> None:
@@ -198,7 +214,7 @@ class CrashingStore(StoreWrapper):
         Raises:
             Crashed: The process is dead.
         """
-        self._check()
+        await self._check()
         await self.inner.release(run_id, epoch=epoch)
 
     async def runs(
@@ -214,7 +230,7 @@ class CrashingStore(StoreWrapper):
         Raises:
             Crashed: The process is dead.
         """
-        self._check()
+        await self._check()
         return await super().runs(status=status, agent=agent, older_than=older_than, limit=limit)
 
     async def open_requests(
@@ -232,7 +248,7 @@ class CrashingStore(StoreWrapper):
         Raises:
             Crashed: The process is dead.
         """
-        self._check()
+        await self._check()
         return await super().open_requests(
             run_id=run_id, kind=kind, agent=agent, older_than=older_than, due=due, limit=limit
         )
@@ -243,7 +259,7 @@ class CrashingStore(StoreWrapper):
         Raises:
             Crashed: The process is dead.
         """
-        self._check()
+        await self._check()
         await super().ask_interrupt(run_id, reason=reason)
 
     async def delete(self, run_id: str, *, now: datetime, force: bool = False) -> None:
@@ -252,7 +268,7 @@ class CrashingStore(StoreWrapper):
         Raises:
             Crashed: The process is dead.
         """
-        self._check()
+        await self._check()
         await super().delete(run_id, now=now, force=force)
 
     async def wait(self, run_id: str, *, after: int, timeout: float | None = None) -> int:
@@ -261,7 +277,7 @@ class CrashingStore(StoreWrapper):
         Raises:
             Crashed: The process is dead.
         """
-        self._check()
+        await self._check()
         return await super().wait(run_id, after=after, timeout=timeout)
 
     async def close(self) -> None:
@@ -270,17 +286,17 @@ class CrashingStore(StoreWrapper):
         Raises:
             Crashed: The process is dead.
         """
-        self._check()
+        await self._check()
 
     async def _begin(self) -> bool:
         """Count an append and wait at its gate; return whether the process dies after it."""
-        self._check()
+        await self._check()
         self._appends += 1
         number = self._appends
         gate = self._gates.get(number)
         if gate is not None:
             await gate.wait()
-            self._check()
+            await self._check()
         if number != self._crash_at:
             return False
         if self._when == "before":
@@ -291,14 +307,14 @@ class CrashingStore(StoreWrapper):
         if crashes or self._crashed:
             await self._die()
 
-    async def _die(self) -> None:
+    async def _die(self) -> Never:
         self._crashed = True
         with anyio.CancelScope(shield=True):
             while self._claims:
                 run_id, epoch = self._claims.popitem()
                 await self.inner.release(run_id, epoch=epoch)
-        raise Crashed(f"the process died at append {self._crash_at}")
+        raise Crashed(self._cause)
 
-    def _check(self) -> None:
+    async def _check(self) -> None:
         if self._crashed:
-            raise Crashed(f"the process died at append {self._crash_at}")
+            await self._die()

@@ -1,6 +1,6 @@
 """A process that drives the tree of `crew` on a SQLite file: it says where it is, and waits there to be told.
 
-    python -m tests.durability.worker FILE WORLD POLICY VERB PAUSE…
+    python -m tests.operations.worker FILE WORLD POLICY VERB PAUSE…
 
 `run` starts the run or finds it and goes on until it is done; `answer` answers the first request; `recover` recovers
 once. The process stops at each place named in PAUSE, prints it, and goes on when it reads a line.
@@ -12,12 +12,12 @@ import sys
 from pathlib import Path
 
 import anyio
-from tests.durability.crew import LEAD, RUN, Host, World
 
 from overt import ResumePolicy, Runtime
 from overt.clock import SystemClock
 from overt.errors import OvertError
 from overt.stores import SQLiteStore
+from tests.durability.crew import LEAD, RUN, Host, World
 
 
 def say(text: str) -> None:

@@ -1,0 +1,5 @@
+"""Fixtures of the tests about death."""
+
+from tests.durability.deaths import quick
+
+__all__ = ("quick",)

@@ -1,0 +1,5 @@
+"""Fixtures of the field cases."""
+
+from tests.durability.deaths import quick
+
+__all__ = ("quick",)
