@@ -78,24 +78,26 @@ class Holder(Intake):
             if self.first is not None or self.tenure.held:
                 return
             known = len(self.log)
-            await self._unbroken(partial(self.tenure.take, self.tree, self.log, force=force))
+            try:
+                await self._unbroken(partial(self.tenure.take, self.tree, self.log, force=force))
+            finally:
+                self._moved = self._moved or len(self.log) != known
             if self.listeners:
                 self.catching_up = True
                 self._tell(self.log[known:])
                 self.catching_up = False
-            # Whoever moved it on may have had other agents, and other rules for them.
-            self._moved = self._moved or len(self.log) != known
             if self._moved:
+                # Whoever moved it on may have had other agents, and other rules for them.
                 await self._check_fit()
             self._keep()
             self._next = self.tree.next_effect
             if self.tree.root.active:
                 await self.step(i.TakeOver())
-            if self.tenure.mark is not None:
-                await self.step(self.obeying())
             if self.drift is not None:
                 drift, self.drift = self.drift, None
                 await self.step(drift)
+            if self.tenure.mark is not None:
+                await self.step(self.obeying())
 
     async def _check_fit(self) -> None:
         try:
