@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from tests.durability.crew import World, facts_of, notes
 from tests.durability.policed_crew import Mode
+from tests.places import store_at
 from tests.torture.cases import Case, Tree
 from tests.torture.claims import claimed
 from tests.torture.fencing import LOSSES, lost
 from tests.torture.fleet import Process, started
 from tests.torture.kills import killed
 from tests.torture.races import parked, raced
-from tests.torture.stores import available, open_store, place_of
 from tests.torture.worker import Job, Said, Spot
 
 from overt.core import facts as f
@@ -35,11 +35,6 @@ pytestmark = [
 def anyio_backend() -> str:
     """The loop of the test itself plays no part."""
     return "asyncio"
-
-
-@pytest.fixture(params=available())
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return place_of(str(request.param), tmp_path)
 
 
 def case_of(folder: Path, tree: Tree, mode: Mode) -> Case:
@@ -79,12 +74,12 @@ KILLS: dict[str, tuple[Tree, Mode]] = {
 IN_DOUBT = ("before charge", "after charge", "after hold", "before refund")
 
 
-@pytest.mark.parametrize("place", KILLS)
-async def test_a_process_killed_there_is_followed(place: str, url: str, tmp_path: Path) -> None:
-    case = case_of(tmp_path, *KILLS[place])
-    assert await killed(case, url, tmp_path / "world", spot(place), "retry") == "killed"
-    if place.startswith(IN_DOUBT):
-        store = open_store(url)
+@pytest.mark.parametrize("at", KILLS)
+async def test_a_process_killed_there_is_followed(at: str, place: str, tmp_path: Path) -> None:
+    case = case_of(tmp_path, *KILLS[at])
+    assert await killed(case, place, tmp_path / "world", spot(at), "retry") == "killed"
+    if at.startswith(IN_DOUBT):
+        store = store_at(place)
         facts = await facts_of(store, case.run_id)
         assert any(isinstance(x, f.CallAsked) and x.question.kind == "in_doubt" for x in facts)
         await store.close()
@@ -92,23 +87,23 @@ async def test_a_process_killed_there_is_followed(place: str, url: str, tmp_path
 
 @pytest.mark.parametrize("abroad", [False, True], ids=["here", "abroad"])
 @pytest.mark.parametrize(
-    ("place", "mode"), [("asking lead (1)", "rewind"), ("entering publish (1)", "continue")]
+    ("at", "mode"), [("asking lead (1)", "rewind"), ("entering publish (1)", "continue")]
 )
 async def test_a_living_process_keeps_its_run_and_a_dead_one_loses_it_at_once_or_in_time(
-    place: str, mode: Mode, abroad: bool, url: str, tmp_path: Path
+    at: str, mode: Mode, abroad: bool, place: str, tmp_path: Path
 ) -> None:
-    await claimed(case_of(tmp_path, "crew", mode), url, tmp_path / "world", spot(place), abroad=abroad)
+    await claimed(case_of(tmp_path, "crew", mode), place, tmp_path / "world", spot(at), abroad=abroad)
 
 
 @pytest.mark.parametrize(("mode", "seed"), [("rewind", 1), ("continue", 2), ("continue", 3)])
-async def test_one_of_many_answers_is_taken(mode: Mode, seed: int, url: str, tmp_path: Path) -> None:
-    await raced(case_of(tmp_path, "crew", mode), url, tmp_path / "world", seed=seed)
+async def test_one_of_many_answers_is_taken(mode: Mode, seed: int, place: str, tmp_path: Path) -> None:
+    await raced(case_of(tmp_path, "crew", mode), place, tmp_path / "world", seed=seed)
 
 
-async def test_others_are_told_at_once_while_one_is_at_work(url: str, tmp_path: Path) -> None:
+async def test_others_are_told_at_once_while_one_is_at_work(place: str, tmp_path: Path) -> None:
     case = case_of(tmp_path, "crew", "continue")
-    job = Job(case=case, store=url, world=tmp_path / "world", verb="answer", waits=True, real_time=True)
-    await parked(case, url, job.world)
+    job = Job(case=case, store=place, world=tmp_path / "world", verb="answer", waits=True, real_time=True)
+    await parked(case, place, job.world)
     inside = spot("after book 12a yes (1)")
     others = (job, replace(job, yes="no"), replace(job, verb="recover"))
     async with started(replace(job, pauses=(inside,)), *others) as (first, *rest):
@@ -134,26 +129,26 @@ ROBBED = (
 
 
 @pytest.mark.parametrize("late", [0.0, 2.0], ids=["soon", "late"])
-@pytest.mark.parametrize("place", ROBBED)
+@pytest.mark.parametrize("at", ROBBED)
 async def test_a_process_that_lost_its_run_stores_and_enters_nothing_more(
-    place: str, late: float, url: str, tmp_path: Path
+    at: str, late: float, place: str, tmp_path: Path
 ) -> None:
     case = case_of(tmp_path, "crew", "continue" if late else "rewind")
-    assert await lost(case, url, tmp_path / "world", spot(place), late=late) in LOSSES
+    assert await lost(case, place, tmp_path / "world", spot(at), late=late) in LOSSES
 
 
-async def test_a_stopped_process_comes_back_and_does_nothing(url: str, tmp_path: Path) -> None:
+async def test_a_stopped_process_comes_back_and_does_nothing(place: str, tmp_path: Path) -> None:
     case = case_of(tmp_path, "crew", "continue")
     inside = spot("hearing worker (1)")
-    job = Job(case=case, store=url, world=tmp_path / "world", verb="answer", real_time=True)
-    await parked(case, url, job.world)
+    job = Job(case=case, store=place, world=tmp_path / "world", verb="answer", real_time=True)
+    await parked(case, place, job.world)
     async with started(replace(job, pauses=(inside,))) as (first,):
         assert (await heard(first)).text == str(inside)
         first.stop()
         first.go()
         async with started(replace(job, verb="recover", force=True)) as (second,):
             assert (await heard(second)).text == "incomplete"
-        store = open_store(url)
+        store = store_at(place)
         facts, done = await facts_of(store, case.run_id), notes(job.world)
         first.resume()
         assert (await heard(first)).text == "RunConflict"

@@ -22,7 +22,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def ground(tmp_path: Path) -> Ground:
-    return Ground(url="", folder=tmp_path, cases=SOME, seed=0, rounds=1, token="t")
+    return Ground(place="", folder=tmp_path, cases=SOME, seed=0, rounds=1, token="t")
 
 
 async def test_a_breach_is_told_with_the_seed_that_repeats_it(

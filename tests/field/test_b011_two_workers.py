@@ -13,7 +13,6 @@ from tests.places import store_at
 from tests.torture.cases import Case
 from tests.torture.claims import claimed
 from tests.torture.races import raced
-from tests.torture.stores import place_of
 from tests.torture.worker import Spot
 
 from overt.journal.record import Record
@@ -101,13 +100,14 @@ async def test_one_of_two_workers_claims_the_run(place: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["rewind", "continue"])
-async def test_two_workers_give_the_same_answer(mode: Mode, tmp_path: Path) -> None:
+async def test_two_workers_give_the_same_answer(mode: Mode, place: str, tmp_path: Path) -> None:
     """The whole of it: one goes on, the tool is entered once, and there is one continuation."""
-    case, url = Case(mode=mode), place_of("sqlite", tmp_path)
-    assert await raced(case, url, tmp_path / "world", seed=0, others=0, recovering=0) == "an answer"
+    assert (
+        await raced(Case(mode=mode), place, tmp_path / "world", seed=0, others=0, recovering=0) == "an answer"
+    )
 
 
-async def test_the_claim_of_a_killed_worker_runs_out(tmp_path: Path) -> None:
+async def test_the_claim_of_a_killed_worker_runs_out(place: str, tmp_path: Path) -> None:
     """Where nobody can see that it is dead."""
-    case, url = Case(mode="continue"), place_of("sqlite", tmp_path)
-    await claimed(case, url, tmp_path / "world", Spot(place="entering book"), abroad=True)
+    inside = Spot(place="entering book")
+    await claimed(Case(mode="continue"), place, tmp_path / "world", inside, abroad=True)

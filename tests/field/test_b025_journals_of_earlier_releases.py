@@ -25,18 +25,11 @@ from overt.stores import SQLiteStore
 pytestmark = pytest.mark.anyio
 
 
-def one_of_each() -> list[Path]:
-    """A journal of every kind, now of one schema and now of another: a store has one run of an id."""
-    kinds: dict[str, list[Path]] = {}
-    for path in PATHS:
-        kinds.setdefault(name_of(path), []).append(path)
-    return [paths[number % len(paths)] for number, paths in enumerate(kinds.values())]
-
-
-async def test_one_store_of_many_releases(tmp_path: Path) -> None:
-    """Journals of every kind and schema in one file, with one from the future among them."""
-    file, paths = tmp_path / "runs.db", one_of_each()
-    assert {path.name[:3] for path in paths} == {f"v{schema}_" for schema in range(1, SCHEMA + 1)}
+@pytest.mark.parametrize("schema", range(1, SCHEMA + 1))
+async def test_a_store_of_an_earlier_release(schema: int, tmp_path: Path) -> None:
+    """Every journal there is of it, in one file, with one from the future among them."""
+    paths = [path for path in PATHS if path.stem.startswith(f"v{schema}_")]
+    file = tmp_path / "runs.db"
     store = SQLiteStore(file)
     for path in paths:
         await stored(path, store)

@@ -43,13 +43,14 @@ def pool(server: Server) -> Iterator[str]:
     settings.write_text(SETTINGS.format(folder=server.folder, password=server.password), encoding="utf-8")
     server.give(settings)
     process = server.run(program, str(settings))
-    socket = server.folder / ".s.PGSQL.6432"
-    while not socket.exists():
-        assert process.poll() is None, "PgBouncer has ended"
-        time.sleep(0.01)
-    yield f"host={server.folder} port=6432 user=postgres dbname=postgres"
-    process.terminate()
-    process.wait()
+    try:
+        while not (server.folder / ".s.PGSQL.6432").exists():
+            assert process.poll() is None, "PgBouncer has ended"
+            time.sleep(0.01)
+        yield f"host={server.folder} port=6432 user=postgres dbname=postgres"
+    finally:
+        process.terminate()
+        process.wait()
 
 
 @pytest.fixture

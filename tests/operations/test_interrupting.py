@@ -14,11 +14,21 @@ from overt.core import facts as f
 from overt.errors import AlreadyAnswered, JournalCorrupt, RunConflict, RunNotFound
 from overt.journal.loading import load
 from overt.journal.store import Owner
-from overt.stores import Claim, Interruption, MemoryStore, SQLiteStore, Store, StoreWrapper
+from overt.stores import (
+    Change,
+    Claim,
+    Interruption,
+    MemoryStore,
+    OpenRequest,
+    SQLiteStore,
+    Store,
+    StoreWrapper,
+)
 from overt.testing import VirtualClock, say
 from overt.testing.crashing import Crashed, CrashingStore
 from tests.durability.spies import Watched
 from tests.operations.kit import (
+    GONE,
     HOUR,
     START,
     Inside,
@@ -200,6 +210,62 @@ async def test_somebody_else_holds_what_a_driver_has_parked(store: Store) -> Non
     assert result.status == "pending"
     info = await store.info("run")
     assert (info.owner, info.interrupt) == ("other", "")
+
+
+class Asked(StoreWrapper):
+    """Somebody asks for an interrupt in the last moment before a claim is given up."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.outcomes: list[str] = []
+
+    async def release(self, run_id: str, *, epoch: int) -> None:
+        if not self.outcomes:
+            self.outcomes.append((await self.inner.interrupt(run_id, reason="enough", now=START)).outcome)
+        await super().release(run_id, epoch=epoch)
+
+
+async def test_a_driver_that_gives_its_run_up_at_that_moment(store: Store) -> None:
+    """It had nothing to record, and heard of nothing."""
+    await park(store, "run", clerk())
+    asked = Asked(store)
+    runtime = await Runtime.open(clerk(), "run", store=asked, clock=VirtualClock(START))
+    await runtime.recover()
+    assert asked.outcomes == ["asked"]
+    await interrupted(store)
+    assert "enough" in runtime.result().text
+
+
+async def test_an_operation_that_gives_a_run_up_at_that_moment(store: Store) -> None:
+    """A list that names a request which is none had it look at the run, and nothing was to be recorded."""
+    await park(store, "run", clerk())
+    ghost = OpenRequest(
+        run_id="run", request="ghost", kind="input", agent="clerk", asked_at=START, expires_at=START
+    )
+    info = await store.info("run")
+    claim = await store.claim("run", owner=GONE, now=START, until=START)
+    change = Change(status="pending", at=START, asked=(ghost,))
+    await store.append("run", (), after=info.position, epoch=claim.epoch, change=change, release=True)
+    asked = Asked(store)
+    assert await asked.expire_due(START) == ()
+    assert asked.outcomes == ["asked"]
+    assert (await store.info("run")).status == "interrupted"
+    assert await store.verify(repair_lists=True, now=START)
+    await interrupted(store)
+
+
+async def test_an_expiry_at_that_moment(store: Store) -> None:
+    """The mark comes while an operation holds the run, and with its append."""
+    await park(store, "run", asking(what="Go", hours=1))
+    outcomes: list[str] = []
+
+    async def ask(facts: list[f.Fact]) -> None:
+        if any(isinstance(x, f.AnswerGiven) for x in facts):
+            outcomes.append((await store.interrupt("run", now=START)).outcome)
+
+    assert await Watched(store, before=ask).expire_due(START + HOUR) == ("run",)
+    assert outcomes == ["asked"]
+    await interrupted(store)
 
 
 async def test_several_at_once(store: Store, tmp_path: Path) -> None:

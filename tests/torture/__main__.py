@@ -2,7 +2,7 @@
 
 Read from the environment, lists with commas:
 
-    STORES  memory, sqlite, postgres; the last where OVERT_TEST_POSTGRES holds the DSN of a database
+    STORES  memory, sqlite, postgres; the last on the server of OVERT_TEST_POSTGRES (a DSN), or on one of its own
     KINDS   deaths (memory), kills, races, fencing, claims, chaos
     CASES   crew-rewind, crew-continue, policed-rewind, policed-continue, policed-inline
     SEED    0; a breach says with which it is repeated
@@ -19,12 +19,15 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import anyio
+import psycopg
+from tests.places import place_of
 from tests.torture.plans import CASES, IN_PROCESS, PROCESSES, Ground, Plan, Trial
-from tests.torture.stores import available, place_of
+from tools.postgres import NoServer, find_programs, throwaway
 
 
 def chosen(variable: str, every: Sequence[str]) -> list[str]:
@@ -79,30 +82,61 @@ async def inflict(kind: str, plan: Plan, ground: Ground, *, store: str, jobs: in
 
 async def main() -> int:
     """Inflict all that was chosen."""
-    stores = chosen("STORES", ("memory", *available()))
+    stores = chosen("STORES", ("memory", "sqlite", *(("postgres",) if has_postgres() else ())))
     kinds = chosen("KINDS", (*IN_PROCESS, *PROCESSES))
     wanted = chosen("CASES", [str(case) for case in CASES])
     breaches = 0
-    token = secrets.token_hex(4)
     with tempfile.TemporaryDirectory(prefix="overt-torture-") as folder:
         for store in stores:
-            for kind, plan in (IN_PROCESS if store == "memory" else PROCESSES).items():
-                if kind not in kinds:
-                    continue
-                place = Path(folder) / f"{store}-{kind}"
-                place.mkdir()
-                ground = Ground(
-                    url="" if store == "memory" else place_of(store, place, schema=f"torture_{token}"),
-                    folder=place,
-                    cases=[case for case in CASES if str(case) in wanted],
-                    seed=number("SEED", 0),
-                    rounds=number("ROUNDS", 1),
-                    token=token,
-                )
-                jobs = 1 if store == "memory" else number("JOBS", os.cpu_count() or 1)
-                breaches += await inflict(kind, plan, ground, store=store, jobs=jobs)
+            with server() if store == "postgres" else nullcontext("") as dsn:
+                for kind, plan in (IN_PROCESS if store == "memory" else PROCESSES).items():
+                    if kind not in kinds:
+                        continue
+                    own = Path(folder) / f"{store}-{kind}"
+                    own.mkdir()
+                    token = secrets.token_hex(4)
+                    ground = Ground(
+                        place=place_of(f"torture_{token}", dsn) if dsn else str(own / "runs.db"),
+                        folder=own,
+                        cases=[case for case in CASES if str(case) in wanted],
+                        seed=number("SEED", 0),
+                        rounds=number("ROUNDS", 1),
+                        token=token,
+                    )
+                    jobs = 1 if store == "memory" else number("JOBS", os.cpu_count() or 1)
+                    breaches += await inflict(kind, plan, ground, store=store, jobs=jobs)
     tell("nothing lost, nothing twice" if breaches == 0 else f"{breaches} breaches")
     return 1 if breaches else 0
+
+
+def has_postgres() -> bool:
+    """Whether there is a server, or one can be made."""
+    if os.environ.get("OVERT_TEST_POSTGRES"):
+        return True
+    try:
+        find_programs()
+    except NoServer:
+        return False
+    return True
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """The DSN of a server for the time being; schemas made on one that was given are removed."""
+    given = os.environ.get("OVERT_TEST_POSTGRES")
+    if not given:
+        with throwaway() as own:
+            yield own.dsn
+        return
+    try:
+        yield given
+    finally:
+        with psycopg.connect(given, autocommit=True) as connection:
+            connection.execute("SET client_min_messages = warning")
+            for (name,) in connection.execute(
+                "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'torture\\_%'"
+            ).fetchall():
+                connection.execute(f"DROP SCHEMA {name} CASCADE".encode())
 
 
 if __name__ == "__main__":

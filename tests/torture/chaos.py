@@ -14,9 +14,9 @@ from pathlib import Path
 
 import anyio
 from tests.durability.crew import World
+from tests.places import store_at
 from tests.torture.cases import Case
 from tests.torture.fleet import Process, started
-from tests.torture.stores import open_store
 from tests.torture.worker import Job, Said
 
 from overt.clock import SystemClock
@@ -58,7 +58,7 @@ async def _toil(shift: Shift, pipe: Connection) -> None:
     left = list(shift.cases)
     while left:
         case = chance.choice(left)
-        store = open_store(shift.store)
+        store = store_at(shift.store)
         world = World.read(world_of(shift.folder, case))
         world.at = lambda _: time.sleep(chance.uniform(0.0, PAUSE))
         host = case.host(world, store, clock=SystemClock(), force=chance.random() < shift.robs)
@@ -77,7 +77,7 @@ async def _toil(shift: Shift, pipe: Connection) -> None:
 
 
 async def survived(
-    cases: Sequence[Case], url: str, folder: Path, *, seed: int, crowd: int = 4
+    cases: Sequence[Case], place: str, folder: Path, *, seed: int, crowd: int = 4
 ) -> Counter[str]:
     """Let a crowd of processes work on the runs while chance strikes them down; return how often it did what.
 
@@ -89,7 +89,7 @@ async def survived(
 
     def shift() -> Shift:
         backend = chance.choice(("asyncio", "trio"))
-        return Shift(cases=cases, store=url, folder=folder, seed=seed, backend=backend)
+        return Shift(cases=cases, store=place, folder=folder, seed=seed, backend=backend)
 
     crew = [Process(shift(), toil) for _ in range(crowd)]
     try:
@@ -111,11 +111,11 @@ async def survived(
     finally:
         for process in crew:
             process.close()
-    store = open_store(url)
+    store = store_at(place)
     try:
         for case in cases:
             world = world_of(folder, case)
-            async with started(Job(case=case, store=url, world=world, real_time=True)) as (last,):
+            async with started(Job(case=case, store=place, world=world, real_time=True)) as (last,):
                 said = await last.hear()
                 assert said is not None, f"the last process failed at {case.run_id}"
                 assert said.text == "done", f"{case.run_id}: {said}"

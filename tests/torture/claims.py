@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from tests.durability.crew import World
+from tests.places import store_at
 from tests.torture.cases import Case, Host
 from tests.torture.fleet import started
-from tests.torture.stores import open_store
 from tests.torture.worker import Job, Spot
 
 from overt.errors import RunConflict
@@ -19,12 +19,12 @@ CLAIM = 30.0
 """Seconds a claim lasts unless it is renewed."""
 
 
-async def claimed(case: Case, url: str, world: Path, spot: Spot, *, abroad: bool) -> None:
+async def claimed(case: Case, place: str, world: Path, spot: Spot, *, abroad: bool) -> None:
     """Try to recover a run while its process is held up there, then kill that process and go on with the run.
 
     Args:
         case: The tree.
-        url: The store.
+        place: The store.
         world: Where the processes write down what they do.
         spot: Where the process is held up; it holds its claim there.
         abroad: Whether it seems to be on another machine, from where nobody can see its death.
@@ -34,14 +34,14 @@ async def claimed(case: Case, url: str, world: Path, spot: Spot, *, abroad: bool
     """
     calm = await case.calm()
     clock = VirtualClock()
-    store = open_store(url)
+    store = store_at(place)
 
     def next_host() -> Host:
         seen = World.read(world)
         return case.host(seen, store, clock=clock)
 
     try:
-        job = Job(case=case, store=url, world=world, pauses=(spot,))
+        job = Job(case=case, store=place, world=world, pauses=(spot,))
         async with started(replace(job, abroad=abroad)) as (first,):
             said = await first.hear()
             assert said is not None, "it failed before it could be held up"

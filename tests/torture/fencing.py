@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.durability.crew import World, facts_of, notes
+from tests.places import store_at
 from tests.torture.cases import Calm, Case
 from tests.torture.fleet import Process, started
 from tests.torture.kills import check_missed
-from tests.torture.stores import open_store
 from tests.torture.worker import Job, Spot
 
 LOSSES = ("AlreadyAnswered", "RunConflict", "RunExists", "UsageError")
@@ -27,12 +27,12 @@ def _endings(spot: Spot, calm: Calm) -> tuple[str, ...]:
     return ("RunConflict", "UsageError") if spot.place == "extending" else ("RunConflict",)
 
 
-async def lost(case: Case, url: str, world: Path, spot: Spot, *, late: float = 0.0) -> str:
+async def lost(case: Case, place: str, world: Path, spot: Spot, *, late: float = 0.0) -> str:
     """Hold a process up there, let another take the run and go on to the end, and let the first come back.
 
     Args:
         case: The tree.
-        url: The store.
+        place: The store.
         world: Where the processes write down what they do.
         spot: Where the first is held up.
         late: Seconds for which it was, by its clock.
@@ -44,7 +44,7 @@ async def lost(case: Case, url: str, world: Path, spot: Spot, *, late: float = 0
         AssertionError: It stored something, or, away for long, entered a tool; or something was lost or done twice.
     """
     calm = await case.calm()
-    job = Job(case=case, store=url, world=world)
+    job = Job(case=case, store=place, world=world)
     async with started(replace(job, pauses=(spot,), late=late)) as (first,):
         said = await first.hear()
         assert said is not None, "it failed before it could be held up"
@@ -55,7 +55,7 @@ async def lost(case: Case, url: str, world: Path, spot: Spot, *, late: float = 0
             said = await second.hear()
             assert said is not None, "the process that took the run has failed"
             assert said.text == "done", said
-        store = open_store(url)
+        store = store_at(place)
         try:
             facts = await facts_of(store, case.run_id)
             entered = _entered(world, first)

@@ -23,7 +23,9 @@ if sys.platform == "win32":
     CONTEXT = multiprocessing.get_context("spawn")
 else:
     CONTEXT = multiprocessing.get_context("forkserver")
-    CONTEXT.set_forkserver_preload(["tests.torture.worker"])
+    CONTEXT.set_forkserver_preload(
+        ["tests.torture.worker", "anyio._backends._asyncio", "anyio._backends._trio", "psycopg"]
+    )
 JobT = TypeVar("JobT")
 PATIENCE = 50.0
 """Seconds after which a process that says nothing is taken for stuck."""

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.durability.crew import Outcome, World
+from tests.places import store_at
 from tests.torture.cases import Calm, Case
 from tests.torture.fleet import started
-from tests.torture.stores import open_store
 from tests.torture.worker import Job, Said, Spot
 
 
@@ -35,7 +35,7 @@ def check_missed(spot: Spot, calm: Calm, said: Said) -> None:
 
 
 async def killed(
-    case: Case, url: str, world: Path, spot: Spot, outcome: Outcome, *, backend: str = "asyncio"
+    case: Case, place: str, world: Path, spot: Spot, outcome: Outcome, *, backend: str = "asyncio"
 ) -> str:
     """Kill a process there and let another go on; say how the first has ended.
 
@@ -43,7 +43,7 @@ async def killed(
         AssertionError: Something was lost, or happened twice.
     """
     calm = await case.calm()
-    job = Job(case=case, store=url, world=world, outcome=outcome, backend=backend)
+    job = Job(case=case, store=place, world=world, outcome=outcome, backend=backend)
     async with started(replace(job, dies=spot)) as (first,):
         said = await first.hear()
         if said is None:
@@ -54,7 +54,7 @@ async def killed(
         said_next = await second.hear()
         assert said_next is not None, "the process that was to go on has failed"
         assert said_next.text == "done", said_next
-    store = open_store(url)
+    store = store_at(place)
     try:
         await case.check(World.read(world), store, calm)
     finally:

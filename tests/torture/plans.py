@@ -33,7 +33,7 @@ CASES = (
 class Ground:
     """Where a kind of torture takes place, and how much of it."""
 
-    url: str
+    place: str
     folder: Path
     cases: Sequence[Case]
     seed: int
@@ -105,7 +105,7 @@ async def _kills(ground: Ground) -> AsyncIterator[Trial]:
             outcome = OUTCOMES[(number // step + ground.seed) % 2]
             # Each of the four: outcome and event loop.
             backend = ("asyncio", "trio")[(number // step // 2 + ground.seed // 2) % 2]
-            act = partial(killed, run, ground.url, ground.world(run), spot, outcome, backend=backend)
+            act = partial(killed, run, ground.place, ground.world(run), spot, outcome, backend=backend)
             yield Trial(name=f"{case} {spot} {outcome} {backend}", seed=ground.seed, act=act)
 
 
@@ -116,7 +116,7 @@ async def _races(ground: Ground) -> AsyncIterator[Trial]:
             continue
         for seed in range(ground.seed, ground.seed + 15 * ground.rounds):
             run = ground.run(case, f"race-{seed}")
-            act = partial(raced, run, ground.url, ground.world(run), seed=seed)
+            act = partial(raced, run, ground.place, ground.world(run), seed=seed)
             yield Trial(name=f"{case}", seed=seed, act=act)
 
 
@@ -127,7 +127,7 @@ async def _fencing(ground: Ground) -> AsyncIterator[Trial]:
         step = max(1, (2 if case.tree == "crew" else 10) // ground.rounds)
         for number, spot in list(enumerate(spots(calm)))[ground.seed % step :: step]:
             run, late = ground.run(case, f"lost-{number}"), 2.0 * ((number // step + ground.seed) % 2)
-            act = partial(lost, run, ground.url, ground.world(run), spot, late=late)
+            act = partial(lost, run, ground.place, ground.world(run), spot, late=late)
             yield Trial(name=f"{case} {spot} late {late:g}", seed=ground.seed, act=act)
 
 
@@ -140,7 +140,7 @@ async def _claims(ground: Ground) -> AsyncIterator[Trial]:
         for number, spot in list(enumerate(held))[ground.seed % step :: step]:
             for abroad in (False, True):
                 run = ground.run(case, f"claim-{number}-{abroad}")
-                act = partial(claimed, run, ground.url, ground.world(run), spot, abroad=abroad)
+                act = partial(claimed, run, ground.place, ground.world(run), spot, abroad=abroad)
                 name = f"{case} {spot} {'abroad' if abroad else 'here'}"
                 yield Trial(name=name, seed=ground.seed, act=act)
 
@@ -164,7 +164,7 @@ async def _chaos(ground: Ground) -> AsyncIterator[Trial]:
     for seed in range(ground.seed, ground.seed + 6 * ground.rounds):
         chance = random.Random(seed)
         cases = [ground.run(chance.choice(ground.cases), f"chaos-{seed}-{n}") for n in range(6)]
-        act = partial(survived, cases, ground.url, ground.folder, seed=seed)
+        act = partial(survived, cases, ground.place, ground.folder, seed=seed)
         yield Trial(name=", ".join(sorted(str(case) for case in cases)), seed=seed, act=act)
 
 

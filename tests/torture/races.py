@@ -9,9 +9,9 @@ from pathlib import Path
 
 from anyio import create_task_group
 from tests.durability.crew import Host, World, notes
+from tests.places import store_at
 from tests.torture.cases import Case
 from tests.torture.fleet import Process, started
-from tests.torture.stores import open_store
 from tests.torture.worker import Job, Said
 
 from overt.core import facts as f
@@ -21,13 +21,13 @@ from overt.stores import Store
 LOSSES = ("AlreadyAnswered", "RunConflict")
 
 
-async def parked(case: Case, url: str, world: Path) -> int:
+async def parked(case: Case, place: str, world: Path) -> int:
     """Start a run and leave it where it waits for its first answer; return its position.
 
     Raises:
         AssertionError: It does not wait for one.
     """
-    store = open_store(url)
+    store = store_at(place)
     try:
         host = case.host(World(path=world), store)
         assert isinstance(host, Host), "only this tree has one question at a time"
@@ -38,13 +38,13 @@ async def parked(case: Case, url: str, world: Path) -> int:
 
 
 async def raced(
-    case: Case, url: str, world: Path, *, seed: int, same: int = 2, others: int = 2, recovering: int = 2
+    case: Case, place: str, world: Path, *, seed: int, same: int = 2, others: int = 2, recovering: int = 2
 ) -> str:
     """Let processes give the same answer, others each another one, and others recover, all at once; say who won.
 
     Args:
         case: Of the tree `crew`.
-        url: The store.
+        place: The store.
         world: Where the processes write down what they do.
         seed: Of the order in which they are let go.
         same: How many give one answer.
@@ -54,13 +54,13 @@ async def raced(
     Raises:
         AssertionError: Not exactly one answer was taken, or one that lost did something.
     """
-    before = await parked(case, url, world)
+    before = await parked(case, place, world)
     words = ["yes"] * same + [f"yes {n}" for n in range(others)]
     jobs = [
-        Job(case=case, store=url, world=world, verb="answer", yes=yes, waits=True, real_time=True)
+        Job(case=case, store=place, world=world, verb="answer", yes=yes, waits=True, real_time=True)
         for yes in words
     ] + [
-        Job(case=case, store=url, world=world, verb="recover", waits=True, real_time=True)
+        Job(case=case, store=place, world=world, verb="recover", waits=True, real_time=True)
         for _ in range(recovering)
     ]
     async with started(*jobs) as processes:
@@ -86,7 +86,7 @@ async def raced(
             if process is not winner:
                 assert said.text in LOSSES, said
                 assert said.same in (None, process.job.yes == winner.job.yes), said
-    store = open_store(url)
+    store = store_at(place)
     try:
         await _check(case, store, world, before, winner)
     finally:

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 import anyio
 from tests.durability.crew import Outcome, World
+from tests.places import store_at
 from tests.torture.cases import Case
-from tests.torture.stores import open_store
 
 from overt import TaskResult
 from overt.clock import Clock, SystemClock
@@ -49,7 +49,7 @@ class Job:
 
     case: Case
     store: str
-    """As `open_store` takes it."""
+    """As `store_at` takes it."""
     world: Path
     verb: Verb = "run"
     """`run` starts the run or finds it and goes on until it is done; `answer` answers the first request; `recover`
@@ -157,7 +157,7 @@ async def _work(job: Job, pipe: Connection) -> None:
     life = Life(job, pipe)
     world = World.read(job.world)
     world.at = life.come
-    store = Marked(open_store(job.store), life.come)
+    store = Marked(store_at(job.store), life.come)
     try:
         life.say(await _said(job, life, world, store))
         # A process that waits lives on, so that its claim is not void, and can be told to try again.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
@@ -80,13 +81,13 @@ class Holder(Intake):
             try:
                 await self._unbroken(partial(self.tenure.take, self.tree, self.log, force=force))
             finally:
-                # Whoever moved it on may have had other agents, and other rules for them.
                 self._moved = self._moved or len(self.log) != known
             if self.listeners:
                 self.catching_up = True
                 self._tell(self.log[known:])
                 self.catching_up = False
             if self._moved:
+                # Whoever moved it on may have had other agents, and other rules for them.
                 await self._check_fit()
             self._keep()
             self._next = self.tree.next_effect
@@ -108,10 +109,19 @@ class Holder(Intake):
             raise
 
     async def release(self) -> None:
-        """Give the claim up, if it is held."""
+        """Give the claim up, if it is held; then do what somebody has asked for meanwhile."""
+        run_id = self.tree.run_id
         async with self._claim:
-            if self.broken is None and self.tenure.held:
-                await self._unbroken(partial(self.tenure.give_up, self.tree.run_id))
+            if self.broken is not None or not self.tenure.held:
+                return
+            await self._unbroken(partial(self.tenure.give_up, run_id))
+        # Whoever asked before was told that this driver obeys; whoever asks from now on finds the run free.
+        if not self.tenure.private and await self.tenure.is_marked(run_id):
+            await self._heed()
+
+    @abstractmethod
+    async def _heed(self) -> None:
+        """Take the run again and do what was asked, unless somebody else has."""
 
     async def check_claim(self) -> None:
         """Make sure the run is still this driver's before something is entered that cannot be undone.

@@ -95,7 +95,7 @@ class Intake(ABC):
 
     @abstractmethod
     def _obey_anew(self) -> None:
-        """Take the run again and do what was asked, unless somebody else has."""
+        """Do what was asked beside everything else, of a run that was given up."""
 
     @abstractmethod
     def _may_release(self) -> bool: ...

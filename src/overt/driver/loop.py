@@ -164,18 +164,22 @@ class Driver(Holder):
 
     def _obey_anew(self) -> None:
         self._at_work += 1
-        self.spawn(self._take_and_obey)
+        self.spawn(self._heed_at_work)
 
-    async def _take_and_obey(self) -> None:
+    async def _heed_at_work(self) -> None:
+        try:
+            await self._heed()
+        finally:
+            self._at_work -= 1
+            self._look()
+
+    async def _heed(self) -> None:
         try:
             await self.decided(_nothing)
             if self._may_release():
                 await self.release()
         except (StoreError, SpecDrift):
             pass  # the mark is there for whoever takes the run next
-        finally:
-            self._at_work -= 1
-            self._look()
 
     def _stopped(self) -> bool:
         return self._group is None or self.broken is not None or self.fatal is not None

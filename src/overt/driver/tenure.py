@@ -186,6 +186,13 @@ class Tenure:
             with self._patiently():
                 await self.store.release(run_id, epoch=epoch)
 
+    async def is_marked(self, run_id: str) -> bool:
+        """Say whether somebody has asked for the run to be interrupted, and it has not been."""
+        mark: str | None = None
+        with self._patiently():
+            mark = (await self.store.info(run_id)).interrupt
+        return mark is not None
+
     def stop(self) -> None:
         """Use the claim no more; `let_go` gives it back."""
         if self.epoch is not None:

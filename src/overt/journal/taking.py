@@ -94,6 +94,8 @@ class Taken:
 async def leased(store: Store, run_id: str, *, now: datetime) -> AsyncGenerator[Claim]:
     """Keep a run that nobody drives from its drivers until the end of the block.
 
+    Whoever asked for an interrupt meanwhile was told that the run is driven. It is done when the block is through.
+
     Raises:
         RunConflict: A living driver has it.
         RunNotFound: The store has no such run.
@@ -113,6 +115,17 @@ async def leased(store: Store, run_id: str, *, now: datetime) -> AsyncGenerator[
         if claim is not None:
             with anyio.CancelScope(shield=True):
                 await store.release(run_id, epoch=claim.epoch)
+    if claim.interrupt is None:
+        await _heed(store, run_id, now)
+
+
+async def _heed(store: Store, run_id: str, now: datetime) -> None:
+    """Interrupt a run that has the mark, unless somebody else drives it, who is told of it."""
+    # A run that is gone, or cannot be read, has nobody to do it.
+    with suppress(StoreError):
+        if (await store.info(run_id)).interrupt is not None:
+            async with taken(store, run_id, now=now) as run:
+                await run.record()
 
 
 @asynccontextmanager
