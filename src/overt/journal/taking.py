@@ -115,7 +115,7 @@ async def leased(store: Store, run_id: str, *, now: datetime) -> AsyncGenerator[
         if claim is not None:
             with anyio.CancelScope(shield=True):
                 await store.release(run_id, epoch=claim.epoch)
-    if claim.interrupt is None:
+    if claim is not None and claim.interrupt is None:
         await _heed(store, run_id, now)
 
 
