@@ -418,9 +418,8 @@ async def test_what_the_hosts_functions_raise_is_recorded_without_credentials(do
         return "done" if (await ctx.ask("Do it?")).ok else "not done"
 
     store = MemoryStore()
-    result, _ = await agent([call("act"), say("end")], act).run(
-        "go", store=store, run_id="r", **{door: raises}
-    )
+    options: dict[str, Any] = {"store": store, "run_id": "r", door: raises}
+    result, _ = await agent([call("act"), say("end")], act).run("go", **options)
     assert result.status == "pending"
     whole = "".join(record.text for record in await store.read("r"))
     assert "the queue refused" in whole

@@ -34,8 +34,9 @@ async def test_a_parked_runtime_of_a_deleted_run_leaves_the_new_one_alone(kind: 
     first, old = await clerk(30).run("A", store=store, run_id="r")
     await store.delete("r", now=datetime.now(UTC))
     second, _ = await clerk(4000).run("B", store=store, run_id="r")
-    assert first.pending is not None and second.pending is not None
-    with pytest.raises(RunConflict, match="another|not the one"):
+    assert first.pending is not None
+    assert second.pending is not None
+    with pytest.raises(RunConflict, match=r"another|not the one"):
         await old.resume(Answer(id=first.pending.id, ok=True))
     assert paid == []
     assert (await store.info("r")).owner is None

@@ -31,9 +31,11 @@ async def test_an_answer_is_not_lost_to_a_tool_that_is_gone_again(policy: Resume
     await full.run("go", store=store, run_id="r", resume_policy=policy)
     runtime = await Runtime.open(bare, "r", store=store, on_drift="accept")
     result = await runtime.recover()
-    assert result.pending is not None and result.pending.prompt == "Other?"
+    assert result.pending is not None
+    assert result.pending.prompt == "Other?"
     runtime = await Runtime.open(full, "r", store=store)
     result = await runtime.resume(Answer(id=result.pending.id, ok=True))
-    assert result.pending is not None and result.pending.prompt.startswith("Refund")
+    assert result.pending is not None
+    assert result.pending.prompt.startswith("Refund")
     with pytest.raises(SpecDrift, match="refund"):
         await Runtime.open(bare, "r", store=store)

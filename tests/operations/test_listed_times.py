@@ -25,7 +25,7 @@ async def test_the_others_are_shown_and_it_is_repaired(place: str, column: str, 
             file.execute(statement.format(""))
         file.close()
     else:
-        where, dsn = store._schema, store._conninfo  # type: ignore[attr-defined]
+        _, where, dsn = place.split(" ", 2)
         with psycopg.connect(dsn, autocommit=True) as server:
             server.execute(statement.format(f"{where}.").encode())
     assert sorted(one.run_id for one in await store.pendings()) == ["bad", "good"]

@@ -6,7 +6,7 @@ import pytest
 
 from overt import Agent, Answer, Runtime, ToolContext, Upgrade, tool
 from overt.stores import MemoryStore
-from overt.testing import MockModel, call, say
+from overt.testing import MockModel, Script, call, say
 from tests.operations.kit import START
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +20,7 @@ async def test_verify_finds_nothing_wrong_after_a_rename() -> None:
 
     def crew(top: str, name: str) -> Agent[None, str]:
         both = [call("refund", euros=1), call("refund", euros=2)]
-        script = {top: [call("task", agent=name, prompt="go"), say("fin")], name: [both, say("k")]}
+        script: Script = {top: [call("task", agent=name, prompt="go"), say("fin")], name: [both, say("k")]}
         return Agent(top, does="b", team=[Agent(name, does="k", tools=[refund])], model=MockModel(script))
 
     store = MemoryStore()
