@@ -172,5 +172,3 @@ def test_what_is_stranded_says_so_in_lines() -> None:
     drifts = tuple(Drift(kind="tool", what=what, how="add it", acceptable=True) for what in ("one", "two"))
     shown = str(Stranded(run_id="run", status="pending", drifts=drifts))
     assert shown == "\n".join(f"run run: {drift}" for drift in drifts)
-        f"run run: {drift}" for drift in drifts
-    )
