@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ("AnyTool", "Tool", "ToolDecorator", "ToolResult", "pending", "tool")
 
 ToolDepsT = TypeVar("ToolDepsT", contravariant=True)
+AnyDepsT = TypeVar("AnyDepsT", contravariant=True, default=None)
 D = TypeVar("D")
 NeededT = TypeVar("NeededT", default=object)
 P = ParamSpec("P")
@@ -160,7 +161,7 @@ def question_of(result: ToolResult) -> Question | None:
 # ------------------------------------------------------------------ tools
 
 
-class AnyTool(Protocol[ToolDepsT]):
+class AnyTool(Protocol[AnyDepsT]):
     """What an agent takes as a tool: contravariant, so that a tool that needs no deps fits every agent."""
 
     @property
@@ -178,7 +179,7 @@ class AnyTool(Protocol[ToolDepsT]):
         """JSON Schema of the arguments."""
         ...
 
-    def __takes_deps__(self, deps: ToolDepsT, /) -> None:
+    def __takes_deps__(self, deps: AnyDepsT, /) -> None:
         """Does nothing; tells type checkers which deps the tool can be given."""
         ...
 

@@ -55,6 +55,7 @@ from overt.stores import (
 DepsT = TypeVar("DepsT", default=None)
 CtxT = TypeVar("CtxT", covariant=True, default=object)
 ToolDepsT = TypeVar("ToolDepsT", contravariant=True)
+AnyDepsT = TypeVar("AnyDepsT", contravariant=True, default=None)
 OutputT = TypeVar("OutputT", default=str)
 T = TypeVar("T", default=JsonValue)
 D = TypeVar("D")
@@ -268,14 +269,14 @@ class Retry: ...
 Resolution = Succeeded | Failed | Retry
 Resolver = Callable[[Doubt[D]], Resolution | Awaitable[Resolution | None] | None]
 
-class AnyTool(Protocol[ToolDepsT]):
+class AnyTool(Protocol[AnyDepsT]):
     @property
     def name(self) -> str: ...
     @property
     def description(self) -> str: ...
     @property
     def input_schema(self) -> dict[str, JsonValue]: ...
-    def __takes_deps__(self, deps: ToolDepsT, /) -> None: ...
+    def __takes_deps__(self, deps: AnyDepsT, /) -> None: ...
 
 class Tool(Generic[ToolDepsT, P, ReturnT]):
     def __init__(

@@ -132,12 +132,7 @@ class MemoryStore(ImmediateStore):
 @final
 class PostgresStore(Store):
     def __init__(
-        self,
-        dsn: str,
-        *,
-        schema: str = "overt",
-        lock_timeout: float = 10.0,
-        reconnect_timeout: float = 10.0,
+        self, dsn: str, *, schema: str = "overt", lock_timeout: float = 10.0, reconnect_timeout: float = 10.0
     ) -> None: ...
     async def create(
         self,
@@ -188,6 +183,7 @@ class PostgresStore(Store):
     async def delete(self, run_id: str, *, now: datetime, force: bool = False) -> None: ...
     async def wait(self, run_id: str, *, after: int, timeout: float | None = None) -> int: ...
     async def close(self) -> None: ...
+    async def has_tables(self) -> bool: ...
 
 @final
 class SQLiteStore(Store):

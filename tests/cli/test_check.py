@@ -11,10 +11,10 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.operations.kit import chief, clerk, park
+from tests.postgres import Place
 
 from overt.__main__ import main
-from overt.cli import check as command
-from overt.stores import MemoryStore, SQLiteStore
+from overt.stores import EncryptedStore, SQLiteStore
 
 
 @pytest.fixture
@@ -133,18 +133,16 @@ def test_misuse_makes_nothing(
     assert [(one.name, one.stat().st_size) for one in tmp_path.iterdir()] == [("empty.db", 0)]
 
 
-def test_a_store_in_postgresql(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[tuple[str, dict[str, str]]] = []
+def test_a_store_in_postgresql(postgres: Place, check: Check) -> None:
+    async def fill() -> None:
+        store = postgres.store()
+        await park(store, "first", clerk())
+        await store.close()
 
-    def postgres(dsn: str, **more: str) -> MemoryStore:
-        made.append((dsn, more))
-        return MemoryStore()
-
-    monkeypatch.setattr(command, "PostgresStore", postgres)
-    code, (line,), error = check("postgresql://me@host/db", "--schema", "runs")
+    anyio.run(fill)
+    code, (line,), error = check(postgres.dsn, "--schema", postgres.schema)
     assert (code, error) == (0, "")
-    assert made == [("postgresql://me@host/db", {"schema": "runs"})]
-    assert line.endswith("0 runs, nothing is wrong")
+    assert line.endswith("1 run, nothing is wrong")
 
 
 def test_a_closed_output_is_no_traceback(path: Path) -> None:
@@ -159,3 +157,30 @@ def test_a_closed_output_is_no_traceback(path: Path) -> None:
         assert process.stderr is not None
         assert process.stderr.read() == ""
     assert process.returncode == 0
+
+
+def test_an_encrypted_store_with_its_key(tmp_path: Path, check: Check) -> None:
+    path, keys = tmp_path / "runs.db", tmp_path / "keys"
+    old, new = EncryptedStore.generate_key(), EncryptedStore.generate_key()
+
+    async def fill() -> None:
+        store = EncryptedStore(SQLiteStore(path), old)
+        await park(store, "first", clerk())
+        await store.close()
+
+    anyio.run(fill)
+    assert check(path)[0] == 1
+    keys.write_text(f"{new}\n{old}\n", encoding="utf-8")
+    code, said, _ = check(path, "--key-file", keys)
+    assert (code, said[0].endswith(": 1 run, nothing is wrong")) == (0, True)
+    keys.write_text("no key\n", encoding="utf-8")
+    code, _, error = check(path, "--key-file", keys)
+    assert code == 2
+    assert "no key" not in error.replace("has to be", "")
+    assert check(path, "--key-file", tmp_path / "gone")[0] == 2
+
+
+def test_a_schema_nobody_has_used(postgres: Place, check: Check) -> None:
+    code, said, error = check(postgres.dsn, "--schema", "overt_nobody")
+    assert (code, said) == (2, [])
+    assert "right schema" in error

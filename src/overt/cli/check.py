@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,13 +12,14 @@ from typing import Any
 
 import anyio
 
-from overt.errors import OvertError, RunNotFound, UsageError
-from overt.stores import Damage, PostgresStore, SQLiteStore, Store
+from overt.errors import DefinitionError, OvertError, RunNotFound, UsageError
+from overt.stores import Damage, EncryptedStore, PostgresStore, SQLiteStore, Store
 
 __all__ = ("add_to", "run")
 
 CLEAN, DAMAGED, MISUSED = 0, 1, 2
 _POSTGRES = ("postgresql://", "postgres://")
+_WORDS = re.compile(r"(host|hostaddr|port|dbname|user|service|password)\s*=")
 
 
 def add_to(commands: Any) -> None:
@@ -41,18 +43,24 @@ def add_to(commands: Any) -> None:
         help="write the lists anew, from the journals, of runs that nobody drives; journals are never changed",
     )
     parser.add_argument("--schema", help="the schema in a PostgreSQL database")
+    parser.add_argument(
+        "--key-file",
+        metavar="FILE",
+        type=Path,
+        help="holds the key of an encrypted store, and older ones below it, one a line",
+    )
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Check a store and return the exit code."""
     try:
-        store = _opened(arguments.store, arguments.schema)
-    except UsageError as error:
+        store = _with_key(_opened(arguments.store, arguments.schema), arguments.key_file)
+    except (UsageError, DefinitionError, OSError) as error:
         return _refuse(str(error), MISUSED)
     try:
         found, runs = anyio.run(_checked, store, arguments.run, arguments.repair_lists)
-    except RunNotFound as error:
+    except (RunNotFound, UsageError) as error:
         return _refuse(str(error), MISUSED)
     except OvertError as error:
         return _refuse(f"the store cannot be checked: {error}", DAMAGED)
@@ -71,7 +79,7 @@ def _opened(name: str, schema: str | None) -> Store:
     Raises:
         UsageError: There is no such file, or what it takes is missing.
     """
-    if name.startswith(_POSTGRES):
+    if name.startswith(_POSTGRES) or _WORDS.match(name):
         return PostgresStore(name) if schema is None else PostgresStore(name, schema=schema)
     if schema is not None:
         raise UsageError("--schema is for PostgreSQL")
@@ -85,9 +93,20 @@ def _opened(name: str, schema: str | None) -> Store:
     return SQLiteStore(path)
 
 
+def _with_key(store: Store, file: Path | None) -> Store:
+    """Return the store as its key shows it; runs from before encryption are read as they are."""
+    if file is None:
+        return store
+    key, *old = file.read_text(encoding="utf-8").split() or ("",)
+    return EncryptedStore(store, key, old_keys=old, allow_plain=True)
+
+
 async def _checked(store: Store, run_id: str | None, repair: bool) -> tuple[Sequence[Damage], int | None]:
     """Return what is wrong, and how many runs there are where they can be listed."""
     try:
+        inner = store.inner if isinstance(store, EncryptedStore) else store
+        if isinstance(inner, PostgresStore) and not await inner.has_tables():
+            raise UsageError(f"there are no runs at {inner!r}, and never were: is it the right schema?")
         found = await store.verify(run_id, repair_lists=repair)
         listed = all(one.run_id is not None for one in found)
         return found, len(await store.runs()) if listed and run_id is None else None

@@ -38,12 +38,24 @@ def fold(tree: Tree, log: Log, rec: Record, run_id: str) -> None:
         )
     at, facts = decode(run_id, rec)
     try:
+        _check_times(at, facts)
         apply_all(tree, facts, at)
     except Exception as error:
         raise JournalCorrupt(
             f"run {run_id}, position {rec.position}: the facts do not follow on ({type(error).__name__}: {error})"
         ) from error
     log.append((rec.position, at, facts))
+
+
+def _check_times(at: int, facts: Iterable[f.Fact]) -> None:
+    """Refuse what would only be found out when it is shown: a time that is none."""
+    when(at)
+    for fact in facts:
+        if (
+            isinstance(fact, (f.CallAsked, f.WakeAsked, f.QuestionUpgraded))
+            and fact.question.expires_at is not None
+        ):
+            when(fact.question.expires_at)
 
 
 def refold(log: Log, durable: int) -> Tree:

@@ -441,6 +441,18 @@ class PostgresStore(Store):
             if thread is not None:
                 await anyio.to_thread.run_sync(thread.join, abandon_on_cancel=True)
 
+    async def has_tables(self) -> bool:
+        """Whether anything has ever been stored in this schema.
+
+        Raises:
+            StoreError: The server cannot be read; the message says why.
+        """
+        try:
+            await self._do("*", lambda _: None, writes=False)
+        except RunNotFound:
+            return False
+        return True
+
     async def _verify_file(self) -> Sequence[Damage]:
         def work(session: Session) -> list[Damage]:
             return [
