@@ -106,11 +106,6 @@ def _check(fact: f.Fact) -> None:
     for name in _WHOLE[type(fact)]:
         if type(getattr(fact, name)) is not int:
             raise ValueError(f"{name} is no whole number")
-    if (
-        isinstance(fact, (f.CallAsked, f.WakeAsked, f.QuestionUpgraded))
-        and fact.question.expires_at is not None
-    ):
-        _check_time(fact.question.expires_at, "expires_at")
     if isinstance(fact, f.CallAsked):
         from_json(fact.question.data)
         if fact.question.schema is not None:
