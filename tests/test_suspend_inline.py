@@ -405,3 +405,22 @@ async def test_whoever_waits_parks_when_the_last_interpreter_leaves_one_of_two_q
 def asked_now(runtime: Runtime[Any]) -> list[str]:
     """What an interpreter is being asked."""
     return [r.question.prompt for r in runtime._driver.tree.requests.values() if r.host]
+
+
+@pytest.mark.parametrize("door", ["wait_for", "on_pending"])
+async def test_what_the_hosts_functions_raise_is_recorded_without_credentials(door: str) -> None:
+    async def raises(request: Request) -> Any:
+        raise ConnectionError("the queue refused Authorization: Bearer sk-abcdefghijklmnop1234")
+
+    @tool
+    async def act(ctx: ToolContext) -> str:
+        """Act."""
+        return "done" if (await ctx.ask("Do it?")).ok else "not done"
+
+    store = MemoryStore()
+    options: dict[str, Any] = {"store": store, "run_id": "r", door: raises}
+    result, _ = await agent([call("act"), say("end")], act).run("go", **options)
+    assert result.status == "pending"
+    whole = "".join(record.text for record in await store.read("r"))
+    assert "the queue refused" in whole
+    assert "sk-abcdefghijklmnop1234" not in whole + str(result)

@@ -18,6 +18,8 @@ REDACTED = "[redacted]"
 PATIENCE = 20
 """How often, on average, a character may be read in vain."""
 _OPENING = re.compile(r"[\[{]")
+_ESCAPED = re.compile(r'["\\/\x00-\x1f]')
+"""What JSON text may or has to spell otherwise than with `\\u`."""
 _DIGITS = 4_000
 """Digits of a whole number that Python turns into text again."""
 
@@ -25,10 +27,11 @@ _DIGITS = 4_000
 class Redaction:
     """The names of the fields, and what is left of texts and values without them. Case does not matter."""
 
-    __slots__ = ("_names",)
+    __slots__ = ("_escapable", "_names")
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names: frozenset[str] = frozenset(clean(name).casefold() for name in names)
+        self._escapable: bool = any(_ESCAPED.search(name) for name in self._names)
 
     def text(self, text: str) -> str:
         """Return a text in which no JSON object has values of the fields, wherever in the text it stands.
@@ -108,9 +111,11 @@ class Redaction:
 
     def _may_have(self, text: str) -> bool:
         """Whether it is worth a look; a name may be spelled with escapes."""
+        if "\\u" in text:
+            return True
         if "{" not in text:
             return False
-        if "\\u" in text:
+        if self._escapable and "\\" in text:
             return True
         lower = text.casefold()
         return any(name in lower for name in self._names)

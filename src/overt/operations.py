@@ -60,8 +60,8 @@ class Stranded:
     """Why the journal cannot be read."""
 
     def __str__(self) -> str:
-        """One line for each thing that is in the way."""
-        return "\n".join(map(str, self.drifts)) if self.error is None else str(self.error)
+        """One line for each thing that is in the way, with the run."""
+        return "\n".join(f"run {self.run_id}: {drift}" for drift in self.drifts) or str(self.error)
 
 
 async def check(

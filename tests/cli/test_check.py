@@ -12,8 +12,8 @@ import anyio
 import pytest
 from tests.operations.kit import chief, clerk, park
 
-from overt import stores
 from overt.__main__ import main
+from overt.cli import check as command
 from overt.stores import MemoryStore, SQLiteStore
 
 
@@ -140,17 +140,11 @@ def test_a_store_in_postgresql(check: Check, monkeypatch: pytest.MonkeyPatch) ->
         made.append((dsn, more))
         return MemoryStore()
 
-    monkeypatch.setattr(stores, "PostgresStore", postgres, raising=False)
+    monkeypatch.setattr(command, "PostgresStore", postgres)
     code, (line,), error = check("postgresql://me@host/db", "--schema", "runs")
     assert (code, error) == (0, "")
     assert made == [("postgresql://me@host/db", {"schema": "runs"})]
     assert line.endswith("0 runs, nothing is wrong")
-
-
-def test_where_there_is_no_such_store(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(stores, "PostgresStore", raising=False)
-    code, _, error = check("postgresql://me@host/db")
-    assert (code, error) == (2, "overt check: this release has no store in PostgreSQL\n")
 
 
 def test_a_closed_output_is_no_traceback(path: Path) -> None:

@@ -555,3 +555,17 @@ def test_a_rewind_after_a_kept_reply_was_dropped_buys_another() -> None:
     sim.ret("ask")
     sim.reply("done")
     assert sim.result().status == "done"
+
+
+def test_an_extension_that_makes_room_lets_in_who_waits() -> None:
+    sim = Sim(plan(caps={"a": f.Caps(max_concurrent=1, max_model_calls=1)}, on_limit=True))
+    sim.begin(closes=False)
+    sim.reply("idle")
+    for n in (1, 2):
+        sim.step(i.Spawn(A, "b"))
+        sim.step(i.Wake(f"{A}/b.{n}", "go"))
+    asked = one(sim, AskLimit)
+    assert sim.node(f"{A}/b.2").queued == "wake"
+    sim.step(i.LimitRuled(asked.id, "extend", f.Caps(max_concurrent=2, max_model_calls=9)))
+    assert sim.node(f"{A}/b.2").queued is None
+    assert len(sim.effects(CallModel)) == 2

@@ -497,3 +497,19 @@ async def test_an_upgrade_cannot_be_changed() -> None:
         "go", upgrade=upgrade, on_drift="accept", clock=clock
     )
     assert result.text == "x", "a run that begins has nothing to upgrade"
+
+
+async def test_an_interrupt_that_was_asked_for_comes_after_the_new_names() -> None:
+    """What another process has asked for is obeyed by code that knows the run by its present names."""
+    world, store = World(), MemoryStore()
+    await parked(world, store, ResumePolicy.REWIND)
+    before = await facts_of(store)
+    await store.ask_interrupt(RUN, reason="enough")
+    runtime = await Runtime.open(crew(world, **NEW), RUN, model=model(**NEW), store=store, upgrade=UPGRADE)
+    result = await runtime.recover()
+    assert result.status == "interrupted"
+    new = (await facts_of(store))[len(before) :]
+    cancelled = next(n for n, x in enumerate(new) if isinstance(x, f.RequestCancelled))
+    renamed = [n for n, x in enumerate(new) if isinstance(x, f.AgentRenamed | f.ToolRenamed | f.PlanChanged)]
+    assert len(renamed) == 5
+    assert max(renamed) < cancelled

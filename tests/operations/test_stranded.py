@@ -170,4 +170,5 @@ async def test_misuse(store: Store, tmp_path: Any) -> None:
 
 def test_what_is_stranded_says_so_in_lines() -> None:
     drifts = tuple(Drift(kind="tool", what=what, how="add it", acceptable=True) for what in ("one", "two"))
-    assert str(Stranded(run_id="run", status="pending", drifts=drifts)) == "\n".join(map(str, drifts))
+    shown = str(Stranded(run_id="run", status="pending", drifts=drifts))
+    assert shown == "\n".join(f"run run: {drift}" for drift in drifts)

@@ -11,23 +11,25 @@ from typing import Any
 import anyio
 import pytest
 
-from overt import UsageError
+from overt import Agent, Runtime, Upgrade, UsageError
 from overt.errors import RunNotFound, StoreError
 from overt.journal.record import Record
 from overt.journal.store import Change, OpenRequest
 from overt.stores import Damage, MemoryStore, SQLiteStore, Store, StoreWrapper
-from overt.testing import say
+from overt.testing import MockModel, VirtualClock, say
 from tests.operations.kit import (
     GONE,
     HOUR,
     START,
     Inside,
     answer,
+    ask,
     asking,
     chief,
     clerk,
     copy,
     damaged,
+    look,
     options,
     park,
 )
@@ -60,6 +62,22 @@ async def test_nothing_is_wrong(store: Store) -> None:
     await all_kinds(store)
     assert await store.verify() == ()
     assert await store.verify(repair_lists=True, now=START + HOUR) == ()
+
+
+async def test_nothing_is_wrong_with_a_run_whose_agents_were_renamed(store: Store) -> None:
+    await park(store, "run", chief())
+    seller = Agent("seller", does="Buys.", tools=[look, ask])
+    boss = Agent("boss", does="Leads.", tools=[look], team=[seller], model=MockModel({}))
+    names = Upgrade(agents={"chief": "boss", "buyer": "seller"})
+    runtime = await Runtime.open(boss, "run", store=store, clock=VirtualClock(START), upgrade=names)
+    await runtime.recover()
+    assert await store.verify() == ()
+    (asked,) = await store.pendings(agent="seller")
+    assert (asked.entry, asked.agent) == ("boss", "seller")
+    assert await store.pendings(agent="buyer") == ()
+    whole = MemoryStore()
+    await whole.import_run(await store.export_run("run"))
+    assert await whole.verify() == ()
 
 
 async def test_nothing_is_wrong_with_a_run_that_is_driven(store: Store) -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import anyio
 
-from overt import stores
 from overt.errors import OvertError, RunNotFound, UsageError
-from overt.stores import Damage, SQLiteStore, Store
+from overt.stores import Damage, PostgresStore, SQLiteStore, Store
 
 __all__ = ("add_to", "run")
 
@@ -73,10 +72,7 @@ def _opened(name: str, schema: str | None) -> Store:
         UsageError: There is no such file, or what it takes is missing.
     """
     if name.startswith(_POSTGRES):
-        postgres = cast("Callable[..., Store] | None", vars(stores).get("PostgresStore"))
-        if postgres is None:
-            raise UsageError("this release has no store in PostgreSQL")
-        return postgres(name) if schema is None else postgres(name, schema=schema)
+        return PostgresStore(name) if schema is None else PostgresStore(name, schema=schema)
     if schema is not None:
         raise UsageError("--schema is for PostgreSQL")
     if "://" in name:

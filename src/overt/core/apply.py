@@ -16,12 +16,13 @@ from overt.core.apply_requests import HANDLERS as REQUESTS
 from overt.core.apply_upgrade import HANDLERS as UPGRADES
 from overt.core.apply_wakes import HANDLERS as WAKES
 from overt.core.batch import CallState
-from overt.core.plan import load_plan
+from overt.core.plan import AgentPlan, load_plan
 from overt.core.tree import (
     Item,
     Node,
     Replays,
     Tree,
+    Wake,
 )
 from overt.message import AssistantMessage, Message, ToolMessage
 from overt.result import Limit
@@ -69,6 +70,21 @@ def _plan_changed(tree: Tree, fact: f.PlanChanged) -> None:
             node.plan = tree.plan.agents[node.agent]
             node.gone = None
             node.police(tree.plan)
+            if node.wake is not None and node.wake.accepted:
+                _regain(node.wake, node.plan)
+
+
+OVER = (CallState.DONE, CallState.FINAL)
+
+
+def _regain(wake: Wake, plan: AgentPlan) -> None:
+    """A tool that is back can be missed again; what was told that it is gone stays so."""
+    told = {call.name for call in wake.batch or () if call.error is not None and call.state not in OVER}
+    wake.accepted = frozenset(
+        (kind, subject)
+        for kind, subject in wake.accepted
+        if kind != "tool" or subject in told or (subject not in plan.tools and subject not in plan.delegates)
+    )
 
 
 def _handle_spawned(tree: Tree, fact: f.HandleSpawned) -> None:

@@ -66,6 +66,8 @@ def limit_ruled(d: Desk, inp: LimitRuled, node: Node, wake: Wake, asked: AskLimi
     limit = Limit(asked.limit)
     if inp.decision == "extend" and caps is not None:
         d.emit(f.BudgetRaised(target.id, caps))
+        if caps.max_concurrent is not None:
+            d.touch(target)  # it has a place for who waits
         look_again(d, target, limit)
     elif inp.decision == "suspend":
         question = _question(asked, limit, inp.prompt)

@@ -349,7 +349,7 @@ async def perform_host(driver: Driver, effect: AskHost, before: int) -> i.Input:
         return i.HostDone(effect.id, spec)
     except BaseException as error:  # noqa: BLE001  # an interpreter that raises parks the run
         await let_through(error, before, driver.host)
-        return i.HostDone(effect.id, None, short(driver.crew.redact(describe(error))))
+        return i.HostDone(effect.id, None, short(redact(driver.crew.redact(describe(error)))))
 
 
 async def perform_notify(driver: Driver, effect: Notify, before: int) -> i.Input:
@@ -362,5 +362,5 @@ async def perform_notify(driver: Driver, effect: Notify, before: int) -> i.Input
         await InContext(tell, request_view(tree, tree.requests[effect.request], parked=True))
     except BaseException as error:  # noqa: BLE001  # the host's own failure; the request stays open
         await let_through(error, before, driver.host)
-        return i.NotifyDone(effect.id, short(driver.crew.redact(describe(error))))
+        return i.NotifyDone(effect.id, short(redact(driver.crew.redact(describe(error)))))
     return i.NotifyDone(effect.id)

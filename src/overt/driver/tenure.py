@@ -7,13 +7,16 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import cast
 
 import anyio
 
 from overt.clock import Clock
+from overt.core import facts as f
 from overt.core.inputs import Open
 from overt.core.tree import Tree
 from overt.errors import RunConflict, StoreError
+from overt.journal.codec import decode, encode
 from overt.journal.loading import Log, fold
 from overt.journal.owner import owner_here
 from overt.journal.record import Record
@@ -25,6 +28,16 @@ PAUSE = timedelta(seconds=1)
 """A driver that heard from its store longer ago than this may have been stopped, and its run taken, meanwhile."""
 LOCAL = Owner(id="local")
 """Owner of runs in a store nobody else can reach."""
+
+
+def _is_same(run_id: str, rec: Record, position: int, at: int, facts: Sequence[f.Fact]) -> bool:
+    """Whether a record of the store is one that was read or written before."""
+    if rec.position != position:
+        return False
+    if rec.payload is not None and cast("tuple[int, Sequence[f.Fact]]", rec.payload)[1] is facts:
+        return True
+    # Encoded, as what was decided here need not have the types of what was read.
+    return encode(*decode(run_id, rec)) == encode(at, facts)
 
 
 class Tenure:
@@ -163,7 +176,7 @@ class Tenure:
         """Take the claim, and catch up with what another driver has done since.
 
         Raises:
-            RunConflict: Another driver has the run.
+            RunConflict: Another driver has the run, or it is another run of the same id.
         """
         owner, now, until = self._terms()
         with anyio.CancelScope(shield=True):
@@ -171,10 +184,16 @@ class Tenure:
             self.epoch, self.until, self.seen = claim.epoch, claim.until, now
             self.mark = claim.interrupt
             try:
-                info = await self.store.info(tree.run_id)
-                if info.position != tree.seq:
-                    for rec in await self.store.read(tree.run_id, after=tree.seq):
-                        fold(tree, log, rec, tree.run_id)
+                position, at, facts = log[-1]
+                # With the last record that is known: whether it is the same run can only be told by what is in it.
+                known, *new = await self.store.read(tree.run_id, after=position - 1) or (None,)
+                if known is None or not _is_same(tree.run_id, known, position, at, facts):
+                    raise RunConflict(
+                        f"run {tree.run_id} is not the one this process has read: it was removed and begun anew, or "
+                        "put back to an earlier state; open it again"
+                    )
+                for rec in new:
+                    fold(tree, log, rec, tree.run_id)
             except BaseException:
                 await self.give_up(tree.run_id)
                 raise

@@ -10,7 +10,7 @@ from typing import Any
 
 from overt.errors import JournalCorrupt
 from overt.journal._checks import claim_conflict, not_found
-from overt.journal._times import micros, moment, moment_or_none
+from overt.journal._times import listed, listed_or_none, micros, moment, moment_or_none
 from overt.journal.reports import Damage
 from overt.journal.store import OpenRequest, Owner, RunInfo
 
@@ -173,8 +173,8 @@ def requests(
             request=row[1],
             kind=row[2],
             agent=row[3],
-            asked_at=moment(row[4]),
-            expires_at=moment_or_none(row[5]),
+            asked_at=listed(row[4]),
+            expires_at=listed_or_none(row[5]),
         )
         for row in rows
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-__all__ = ("micros", "moment", "moment_or_none")
+__all__ = ("listed", "listed_or_none", "micros", "moment", "moment_or_none")
 
 _ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -22,6 +22,22 @@ def micros(at: datetime) -> int:
 def moment(at: int) -> datetime:
     """The time `micros` was given, in UTC."""
     return _ZERO + at * _MICROSECOND
+
+
+def listed(at: object) -> datetime:
+    """`moment` of what a list of requests says; 1970 where that is no time.
+
+    The journal is the truth: such a row keeps no other from being read, and `verify` finds that it differs.
+    """
+    try:
+        return moment(at)  # type: ignore[arg-type]  # a TypeError is what is looked for
+    except (TypeError, OverflowError):
+        return _ZERO
+
+
+def listed_or_none(at: object) -> datetime | None:
+    """`listed`; `None` of `None`."""
+    return None if at is None else listed(at)
 
 
 def moment_or_none(at: int | None) -> datetime | None:

@@ -14,6 +14,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from pydantic_core import from_json, to_json
@@ -101,11 +102,27 @@ _WHOLE = {
 }
 
 
+_FIRST = (datetime.min.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+_LAST = (datetime.max.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def _check_time(at: object, what: str) -> None:
+    if type(at) is not int:
+        raise TypeError(f"{what} is {at!r:.80}")
+    if not _FIRST <= at <= _LAST:
+        raise ValueError(f"{what} is {at}, which is no time")
+
+
 def _check(fact: f.Fact) -> None:
     """Refuse what would only be found out when it is used: a number that is none, JSON inside that is none."""
     for name in _WHOLE[type(fact)]:
         if type(getattr(fact, name)) is not int:
             raise ValueError(f"{name} is no whole number")
+    if (
+        isinstance(fact, (f.CallAsked, f.WakeAsked, f.QuestionUpgraded))
+        and fact.question.expires_at is not None
+    ):
+        _check_time(fact.question.expires_at, "expires_at")
     if isinstance(fact, f.CallAsked):
         from_json(fact.question.data)
         if fact.question.schema is not None:
@@ -210,8 +227,7 @@ def decode(run_id: str, rec: Record) -> tuple[int, list[f.Fact]]:
             facts.append(fact)
         kind = None
         at = row["at"]
-        if type(at) is not int:
-            raise TypeError(f"at is {at!r}")
+        _check_time(at, "at")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         what = "a fact" if kind is None else f"a fact of kind {kind!r:.80}"
         if isinstance(kind, str) and kind not in f.FACTS:

@@ -43,6 +43,9 @@ def change_of(tree: Tree, facts: Sequence[f.Fact], *, obeyed: bool = False) -> C
     at = when(tree.now)
     status = run_status(tree)
     ids = dict.fromkeys(fact.request for fact in facts if isinstance(fact, _Listed))
+    if any(isinstance(fact, f.AgentRenamed) for fact in facts):
+        # They are listed under the name of the agent that asks.
+        ids.update(dict.fromkeys(state.id for state in tree.requests.values() if state.status == "open"))
     if not ids:
         return Change(status=status, at=at, obeyed=obeyed)
     states = [tree.requests[id] for id in ids]

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, TypeVar, cast, final
+from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import anyio
 import anyio.to_thread
@@ -17,7 +17,6 @@ import anyio.to_thread
 from overt.errors import DefinitionError, JournalCorrupt, RunNotFound
 from overt.journal._checks import (
     NOBODY,
-    append_conflict,
     check_limit,
     check_records,
     claim_conflict,
@@ -26,10 +25,11 @@ from overt.journal._checks import (
     statuses,
     used_after_close,
 )
+from overt.journal._postgres_rows import conflict_of, free, info_of, owner_of, request_of, rows_of
 from overt.journal._postgres_schema import Statements
 from overt.journal._postgres_session import Head, Row, Session
 from overt.journal._rows import check_rows
-from overt.journal._times import micros, moment, moment_or_none
+from overt.journal._times import micros, moment_or_none
 from overt.journal._worker import Job, Worker
 from overt.journal.record import Record
 from overt.journal.reports import Damage
@@ -134,7 +134,7 @@ class PostgresStore(Store):
             StoreError: The records leave a gap, or the server cannot be written to; the message says why.
         """
         last = check_records(run_id, records, after=0)
-        rows = _rows(run_id, records)
+        rows = rows_of(run_id, records)
         end, at = micros(until), micros(now)
 
         def work(session: Session) -> int:
@@ -196,21 +196,21 @@ class PostgresStore(Store):
                 says why, and whether the append may have happened all the same.
         """
         last = check_records(run_id, records, after=after)
-        rows = _rows(run_id, records)
+        rows = rows_of(run_id, records)
         at = micros(change.at)
         find = self._find
 
         def work(session: Session) -> str | None:
             head = find(session, run_id)
             if head.position != after or head.epoch != epoch or head.owner_id is None:
-                raise _conflict(head, after=after, given=epoch)
+                raise conflict_of(head, after=after, given=epoch)
             head.position = last
             head.status = change.status
             head.updated = at
             if change.obeyed:
                 head.interrupt = None
             if release:
-                _free(head)
+                free(head)
             session.write(head, rows, asked=change.asked, settled=change.settled)
             return head.interrupt
 
@@ -251,7 +251,7 @@ class PostgresStore(Store):
             found = session.fetch(self._statements.head, (run_id,))
             if not found:
                 raise self._not_found(run_id)
-            return _info(Head.of(found[0]))
+            return info_of(Head.of(found[0]))
 
         return await self._do(run_id, work, writes=False)
 
@@ -297,7 +297,7 @@ class PostgresStore(Store):
         def work(session: Session) -> str | None:
             head = self._find(session, run_id)
             if head.epoch != epoch or head.owner_id is None:
-                raise _conflict(head, after=None, given=epoch)
+                raise conflict_of(head, after=None, given=epoch)
             head.until = end
             session.write(head)
             return head.interrupt
@@ -314,7 +314,7 @@ class PostgresStore(Store):
         def work(session: Session) -> None:
             head = session.find(run_id)
             if head is not None and head.epoch == epoch:
-                _free(head)
+                free(head)
                 session.write(head)
 
         # Where there are no tables there is no claim either.
@@ -344,7 +344,7 @@ class PostgresStore(Store):
         if older_than is not None:
             tests[b"updated < %s"] = micros(older_than)
         found = await self._list(self._statements.runs, tests, b"updated, run_id", limit)
-        return [_info(Head.of(row)) for row in found]
+        return [info_of(Head.of(row)) for row in found]
 
     async def open_requests(
         self,
@@ -367,7 +367,7 @@ class PostgresStore(Store):
         tests[b"expires_at <= %s"] = None if due is None else micros(due)
         tests = {test: value for test, value in tests.items() if value is not None}
         found = await self._list(self._statements.requests, tests, b"asked_at, request", limit)
-        return [_request(row) for row in found]
+        return [request_of(row) for row in found]
 
     async def ask_interrupt(self, run_id: str, *, reason: str = "") -> None:
         """Leave a mark for whoever drives the run, or takes it next: it is to be interrupted. Durable on return.
@@ -480,7 +480,7 @@ class PostgresStore(Store):
         head = self._find(session, run_id)
         refused = claim_conflict(
             run_id,
-            held_by=_owner(head),
+            held_by=owner_of(head),
             held_until=moment_or_none(head.until),
             owner=owner,
             now=now,
@@ -536,64 +536,3 @@ class PostgresStore(Store):
                 )
                 weakref.finalize(self, self._listener.stop)
             return self._listener
-
-
-def _rows(run_id: str, records: Sequence[Record]) -> list[tuple[str, int, int, str]]:
-    return [(run_id, record.position, record.count, record.text) for record in records]
-
-
-def _free(head: Head) -> None:
-    head.owner_id = head.owner_host = head.owner_pid = head.owner_started = head.until = None
-
-
-def _owner(head: Head) -> Owner | None:
-    if head.owner_id is None:
-        return None
-    return Owner(
-        id=head.owner_id,
-        host=head.owner_host or "",
-        pid=head.owner_pid or 0,
-        started=head.owner_started or "",
-    )
-
-
-def _info(head: Head) -> RunInfo:
-    return RunInfo(
-        run_id=head.run_id,
-        position=head.position,
-        epoch=head.epoch,
-        owner=head.owner_id,
-        holder=_owner(head),
-        until=moment_or_none(head.until),
-        status=head.status,
-        agent=head.agent,
-        created=moment(head.created),
-        updated=moment(head.updated),
-        interrupt=head.interrupt,
-    )
-
-
-def _request(row: Row) -> OpenRequest:
-    run_id, request, kind, agent, asked_at, expires_at = cast(
-        "tuple[str, str, str, str, int, int | None]", row
-    )
-    return OpenRequest(
-        run_id=run_id,
-        request=request,
-        kind=kind,
-        agent=agent,
-        asked_at=moment(asked_at),
-        expires_at=moment_or_none(expires_at),
-    )
-
-
-def _conflict(head: Head, *, after: int | None, given: int) -> Exception:
-    return append_conflict(
-        head.run_id,
-        position=head.position,
-        epoch=head.epoch,
-        owner=head.owner_id,
-        until=moment_or_none(head.until),
-        after=after,
-        given=given,
-    )

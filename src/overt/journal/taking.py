@@ -102,20 +102,21 @@ async def leased(store: Store, run_id: str, *, now: datetime) -> AsyncGenerator[
     """
     owner = owner_here()
     claim: Claim | None = None
+    until = now + min(LEASE, datetime.max.replace(tzinfo=UTC) - now)
     try:
-        claim = await store.claim(run_id, owner=owner, now=now, until=now + LEASE)
+        claim = await store.claim(run_id, owner=owner, now=now, until=until)
         yield claim
     except anyio.get_cancelled_exc_class():
         if claim is None:
             # It may have been taken all the same, and then it is ours to take again.
             with anyio.CancelScope(shield=True), suppress(StoreError):
-                claim = await store.claim(run_id, owner=owner, now=now, until=now + LEASE)
+                claim = await store.claim(run_id, owner=owner, now=now, until=until)
         raise
     finally:
         if claim is not None:
             with anyio.CancelScope(shield=True):
                 await store.release(run_id, epoch=claim.epoch)
-    if claim.interrupt is None:
+    if claim is not None and claim.interrupt is None:
         await _heed(store, run_id, now)
 
 

@@ -70,12 +70,14 @@ async def import_run(store: Store, lines: str | Iterable[str], *, now: datetime 
     claim: Claim | None = None
     try:
         # Journal and lists come in one step, and what is there before it is an empty run.
-        claim = await _begin(store, header, created=when(log[0][1]), at=at, owner=owner)
+        # Shielded, or nobody could tell whether there is an empty run to take back.
+        with anyio.CancelScope(shield=True):
+            begun = claim = await _begin(store, header, created=when(log[0][1]), at=at, owner=owner)
         await store.append(
             header.run_id,
             records,
             after=0,
-            epoch=claim.epoch,
+            epoch=begun.epoch,
             change=Change(status=run_status(tree), at=when(tree.now), asked=tuple(open_requests_of(tree))),
             release=True,
         )

@@ -32,6 +32,8 @@ class _Seen(NamedTuple):
     records: Sequence[Record]
     info: RunInfo
     listed: dict[str, OpenRequest]
+    entries: frozenset[str]
+    """Every name the entry agent has had."""
 
 
 async def verify(
@@ -77,10 +79,11 @@ async def _look(store: Store, run_id: str) -> _Seen | Damage | None:
             raise
         except StoreError as error:
             return Damage(run_id=run_id, what=_without(run_id, error))
-        tree = Tree()
+        tree, entries = Tree(), set[str]()
         for record in records:
             try:
                 fold(tree, Log(), record, run_id)
+                entries.add(tree.agent)
             except StoreError as error:
                 return Damage(run_id=run_id, position=record.position, what=_without(run_id, error))
         listed = await store.open_requests(run_id=run_id)
@@ -95,7 +98,7 @@ async def _look(store: Store, run_id: str) -> _Seen | Damage | None:
             elif tree.run_id != run_id:
                 what = f"the journal is of run {tree.run_id!r}"
             else:
-                return _Seen(tree, records, after, {one.request: one for one in listed})
+                return _Seen(tree, records, after, {one.request: one for one in listed}, frozenset(entries))
             return Damage(run_id=run_id, what=what)
     return None
 
@@ -117,7 +120,8 @@ def _compared(seen: _Seen) -> Iterator[Damage]:
         yield Damage(
             run_id=tree.run_id, what=f"it is listed as {info.status!r}, its journal says {run_status(tree)!r}"
         )
-    if info.agent != tree.agent:
+    # A run keeps the name it is listed under when its entry agent is renamed; a copy of it has the later one.
+    if info.agent not in seen.entries:
         yield Damage(
             run_id=tree.run_id,
             what=f"it is listed with entry agent {info.agent!r}, its journal says {tree.agent!r}",
