@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -75,6 +76,13 @@ def deaths(appends: int, places: int, *, step: int = 1) -> Iterator[Death]:
     for when, last in kinds:
         for number in range(1, last + 1, step):
             yield Death(when, number)
+
+
+def chain(chance: random.Random, every: Sequence[Death]) -> list[Death]:
+    """A death anywhere, and some that follow soon, in the middle of recoveries."""
+    kinds: tuple[When, ...] = ("before", "after", "at")
+    soon = [Death(chance.choice(kinds), chance.randint(1, 12)) for _ in range(chance.randint(1, 5))]
+    return [chance.choice(every), *soon]
 
 
 async def dies(run: Callable[[Store], Awaitable[object]], world: World, inner: Store, death: Death) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.durability.crew import LEAD, RUN, Host, Outcome, World, check, facts_of
-from tests.durability.deaths import OUTCOMES, STORES, Death, Life, deaths, dies, opened_twice, step_of
+from tests.durability.deaths import OUTCOMES, STORES, Death, Life, chain, deaths, dies, opened_twice, step_of
 
 from overt import Budget, ResumePolicy, Runtime
 from overt.core import facts as f
@@ -77,10 +77,11 @@ async def test_a_death_at_every_append_and_at_every_place(
 async def test_one_death_after_another(policy: ResumePolicy) -> None:
     """Each process dies a little after the one before it, so recoveries are cut off too."""
     quiet = await calm(policy)
+    every = list(deaths(quiet.appends, len(quiet.places)))
     chance = random.Random(7)
     for _ in range(20):
         host = Host(World(), MemoryStore(), policy, chance.choice(OUTCOMES))
-        planned = chance.sample(list(deaths(quiet.appends, len(quiet.places))), chance.randint(2, 5))
+        planned = chain(chance, every)
         try:
             for death in planned:
                 if not await died(host, death):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.durability.crew import Counting, Outcome, World, facts_of
-from tests.durability.deaths import OUTCOMES, Life, When, deaths, dies, opened_twice, step_of
+from tests.durability.deaths import OUTCOMES, Life, When, chain, deaths, dies, opened_twice, step_of
 from tests.durability.policed_crew import MODES, RUN, Host, Mode, Report, again, check, look
 
 from overt import Agent, Answer, Budget, ResumePolicy, Runtime, Suspend, TaskResult
@@ -113,7 +113,7 @@ async def test_one_death_after_another(mode: Mode) -> None:
         world, store, outcome = World(), MemoryStore(), chance.choice(OUTCOMES)
         planned: list[str] = []
         try:
-            for death in chance.sample(every, chance.randint(2, 5)):
+            for death in chain(chance, every):
                 rewinds, streams = chance.random() < 0.3, chance.random() < 0.5
                 planned.append(f"{death}{' replaying' * rewinds}{' streamed' * streams}")
                 run = partial(driven, world, mode, outcome, rewinds=rewinds, streams=streams)

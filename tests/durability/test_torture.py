@@ -55,7 +55,7 @@ async def test_every_kind_has_trials_that_are_told_apart(kind: str, ground: Grou
 
 async def test_a_few_seeds_kill_processes_everywhere(ground: Ground) -> None:
     missing = {f"{case} {spot}" for case in SOME for spot in spots(await case.calm())}
-    for seed in range(4):
+    for seed in range(8):
         async for trial in PROCESSES["kills"](replace(ground, seed=seed)):
             missing.discard(trial.name.rsplit(" ", 2)[0])
     assert not missing

@@ -6,7 +6,7 @@ Read from the environment, lists with commas:
     KINDS   deaths (memory), kills, races, fencing, claims, chaos
     CASES   crew-rewind, crew-continue, policed-rewind, policed-continue, policed-inline
     SEED    0; a breach says with which it is repeated
-    ROUNDS  1; with 10 every kind has been everywhere
+    ROUNDS  1, some minutes a store; with 20 every kind has been everywhere
     JOBS    how many trials at once; the number of cores
 """
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tests.durability.crew import Outcome, World
-from tests.durability.deaths import OUTCOMES, Death, deaths, dies
+from tests.durability.deaths import OUTCOMES, Death, chain, deaths, dies
 from tests.torture.cases import Case
 from tests.torture.chaos import survived
 from tests.torture.claims import claimed
@@ -66,13 +66,13 @@ async def _deaths(ground: Ground) -> AsyncIterator[Trial]:
     for case in ground.cases:
         calm = await case.calm()
         every = list(deaths(calm.appends, len(calm.places)))
-        for outcome in OUTCOMES:
-            for death in every:
-                act = partial(_died, case, [death], outcome)
-                yield Trial(name=f"{case} {death} {outcome}", seed=ground.seed, act=act)
+        for number, death in enumerate(every):
+            outcome = OUTCOMES[(number + ground.seed) % 2]
+            act = partial(_died, case, [death], outcome)
+            yield Trial(name=f"{case} {death} {outcome}", seed=ground.seed, act=act)
         for seed in range(ground.seed, ground.seed + 50 * ground.rounds):
             chance = random.Random(seed)
-            planned, outcome = chance.sample(every, chance.randint(2, 6)), chance.choice(OUTCOMES)
+            planned, outcome = chain(chance, every), chance.choice(OUTCOMES)
             name = f"{case} {', '.join(map(str, planned))} {outcome}"
             yield Trial(name=name, seed=seed, act=partial(_died, case, planned, outcome))
 
@@ -99,7 +99,7 @@ async def _kills(ground: Ground) -> AsyncIterator[Trial]:
     """Kill a process at each point."""
     for case in ground.cases:
         calm = await case.calm()
-        step = 1 if case.tree == "crew" else max(1, 4 // ground.rounds)
+        step = 1 if case.tree == "crew" else max(1, 8 // ground.rounds)
         for number, spot in list(enumerate(spots(calm)))[ground.seed % step :: step]:
             run = ground.run(case, number)
             outcome = OUTCOMES[(number // step + ground.seed) % 2]
@@ -124,7 +124,7 @@ async def _fencing(ground: Ground) -> AsyncIterator[Trial]:
     """Rob a process of its run at each point."""
     for case in ground.cases:
         calm = await case.calm()
-        step = max(1, (2 if case.tree == "crew" else 10) // ground.rounds)
+        step = max(1, (3 if case.tree == "crew" else 20) // ground.rounds)
         for number, spot in list(enumerate(spots(calm)))[ground.seed % step :: step]:
             run, late = ground.run(case, f"lost-{number}"), 2.0 * ((number // step + ground.seed) % 2)
             act = partial(lost, run, ground.place, ground.world(run), spot, late=late)
