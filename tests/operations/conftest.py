@@ -1,17 +1,28 @@
-"""Both stores, for every test of an operation."""
+"""Every store, for every test of an operation."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from overt.stores import MemoryStore, SQLiteStore, Store
+from tests.postgres import Place
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    made: Store = MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path / "runs.db")
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def opens(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
+    """Opens the store of the test once more; of memory there is one."""
+    if request.param == "postgres":
+        postgres: Place = request.getfixturevalue("postgres")
+        return postgres.store
+    memory = MemoryStore()
+    return lambda: memory if request.param == "memory" else SQLiteStore(tmp_path / "runs.db")
+
+
+@pytest.fixture
+async def store(opens: Callable[[], Store]) -> AsyncIterator[Store]:
+    made = opens()
     yield made
     await made.close()

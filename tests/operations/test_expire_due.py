@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import anyio
 import pytest
@@ -12,7 +11,7 @@ from anyio.lowlevel import checkpoint
 from overt import Agent, Answer, ResumePolicy, Runtime, ToolContext, UsageError, tool
 from overt.core import facts as f
 from overt.errors import JournalCorrupt, RequestExpired, StoreError
-from overt.stores import MemoryStore, SQLiteStore, Store
+from overt.stores import MemoryStore, Store
 from overt.testing import MockModel, Script, VirtualClock, call, say
 from overt.testing.crashing import Crashed, CrashingStore
 from tests.durability.spies import Watched
@@ -163,12 +162,10 @@ async def test_a_late_answer_is_refused(store: Store) -> None:
         await runtime.resume(Answer(id=result.pending.id, ok=True))
 
 
-async def test_several_at_once_do_it_once(store: Store, tmp_path: Path) -> None:
+async def test_several_at_once_do_it_once(store: Store, opens: Callable[[], Store]) -> None:
     for name in ("a", "b", "c"):
         await park(store, name, timed())
-    others = [
-        store if isinstance(store, MemoryStore) else SQLiteStore(tmp_path / "runs.db") for _ in range(4)
-    ]
+    others = [opens() for _ in range(4)]
     found: list[str] = []
 
     async def expire(one: Store) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -15,7 +14,7 @@ from overt import Runtime, UsageError
 from overt.errors import JournalCorrupt, RunNotFound
 from overt.events import Event, ResultReady
 from overt.operations import follow
-from overt.stores import MemoryStore, SQLiteStore, Store
+from overt.stores import MemoryStore, Store
 from overt.testing import VirtualClock, say
 from tests.operations.kit import (
     GONE,
@@ -61,9 +60,9 @@ async def test_from_a_position(store: Store) -> None:
     assert [event.kind for event in await read(follow(store, "run", after=len(events) + 9))] == ["result"]
 
 
-async def test_while_somebody_drives(store: Store, tmp_path: Path) -> None:
+async def test_while_somebody_drives(store: Store, opens: Callable[[], Store]) -> None:
     """Each fact is told once it is recorded, and not only at the end."""
-    other = store if isinstance(store, MemoryStore) else SQLiteStore(tmp_path / "runs.db")
+    other = opens()
     reader = Reader(follow(other, "run", clock=CLOCK))
 
     async def meanwhile() -> None:

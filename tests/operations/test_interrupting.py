@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -20,7 +20,6 @@ from overt.stores import (
     Interruption,
     MemoryStore,
     OpenRequest,
-    SQLiteStore,
     Store,
     StoreWrapper,
 )
@@ -268,11 +267,9 @@ async def test_an_expiry_at_that_moment(store: Store) -> None:
     await interrupted(store)
 
 
-async def test_several_at_once(store: Store, tmp_path: Path) -> None:
+async def test_several_at_once(store: Store, opens: Callable[[], Store]) -> None:
     await park(store, "run", clerk())
-    others = [
-        store if isinstance(store, MemoryStore) else SQLiteStore(tmp_path / "runs.db") for _ in range(4)
-    ]
+    others = [opens() for _ in range(4)]
     said: list[str] = []
 
     async def interrupt(one: Store) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import anyio
@@ -11,7 +10,7 @@ import pytest
 
 from overt import Agent, InboxItem, Loop, Runtime, UsageError
 from overt.errors import RunNotFound
-from overt.stores import MemoryStore, RunInfo, SQLiteStore, Store, StoreWrapper
+from overt.stores import RunInfo, Store, StoreWrapper
 from overt.testing import VirtualClock, say
 from tests.operations.kit import GONE, HOUR, START, Inside, answer, asking, clerk, damaged, options, park
 
@@ -133,12 +132,10 @@ async def test_a_run_that_went_on_meanwhile_is_kept(store: Store, then: str) -> 
     assert await store.verify() == ()
 
 
-async def test_several_at_once(store: Store, tmp_path: Path) -> None:
+async def test_several_at_once(store: Store, opens: Callable[[], Store]) -> None:
     for number in range(6):
         await finish(store, f"run-{number}")
-    others = [
-        store if isinstance(store, MemoryStore) else SQLiteStore(tmp_path / "runs.db") for _ in range(3)
-    ]
+    others = [opens() for _ in range(3)]
     removed: list[str] = []
 
     async def prune(one: Store) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import JsonValue
@@ -14,6 +13,7 @@ from overt._canonical import encode
 from overt._frozen import trusted
 from overt._schema import schema_of
 from overt._text import clean, told
+from overt._times import micros
 from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.effects import CheckCalls, CheckText
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ("ToCheck", "perform_checks", "perform_text", "rule_calls")
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 REPLACES: dict[str, JsonValue] = {
     "anyOf": [
         {"type": "null"},
@@ -164,7 +163,7 @@ def _combined(
         None,
         encode(data),
         _schema(types, call_schema=call_schema),
-        (min(times) - EPOCH) // timedelta(microseconds=1) if times else None,
+        micros(min(times)) if times else None,
     )
     return f.RulingSpec("ask", "", question, each)
 

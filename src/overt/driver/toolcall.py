@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -16,6 +15,7 @@ from overt._frozen import trusted
 from overt._question import Question
 from overt._redaction import Redaction
 from overt._text import clean, told
+from overt._times import micros
 from overt.context import ToolContext
 from overt.core import facts as f
 from overt.core import inputs as i
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 __all__ = ("perform_tool",)
 
 T = TypeVar("T")
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Asking(BaseException):
@@ -69,7 +68,7 @@ def core_question(question: Question, call: Call, redaction: Redaction | None) -
         question.url,
         text,
         None if question.answer_schema is None else encode(question.answer_schema),
-        None if at is None else (at - EPOCH) // timedelta(microseconds=1),
+        None if at is None else micros(at),
     )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from overt._times import listed, listed_or_none, moment, moment_or_none
 from overt.errors import JournalCorrupt
 from overt.journal._checks import append_conflict
 from overt.journal._postgres_session import Head, Row
-from overt.journal._times import listed, listed_or_none, moment, moment_or_none
 from overt.journal.record import Record
 from overt.journal.store import OpenRequest, Owner, RunInfo
 

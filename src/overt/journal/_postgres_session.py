@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Final, cast
 
-from overt.journal._times import micros
+from overt._times import micros
 from overt.journal.store import OpenRequest
 
 __all__ = ("Head", "Row", "Session")

@@ -8,9 +8,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from overt._times import listed, listed_or_none, micros, moment, moment_or_none
 from overt.errors import JournalCorrupt
 from overt.journal._checks import claim_conflict, not_found
-from overt.journal._times import listed, listed_or_none, micros, moment, moment_or_none
 from overt.journal.reports import Damage
 from overt.journal.store import OpenRequest, Owner, RunInfo
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, final
 import anyio
 import anyio.to_thread
 
+from overt._times import micros, moment_or_none
 from overt.errors import DefinitionError, JournalCorrupt, RunNotFound
 from overt.journal._checks import (
     NOBODY,
@@ -29,7 +30,6 @@ from overt.journal._postgres_rows import conflict_of, free, info_of, owner_of, r
 from overt.journal._postgres_schema import Statements
 from overt.journal._postgres_session import Head, Row, Session
 from overt.journal._rows import check_rows
-from overt.journal._times import micros, moment_or_none
 from overt.journal._worker import Job, Worker
 from overt.journal.record import Record
 from overt.journal.reports import Damage

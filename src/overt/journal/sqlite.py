@@ -14,6 +14,7 @@ from typing import Final, TypeVar, final
 
 import anyio.to_thread
 
+from overt._times import micros
 from overt.errors import DefinitionError, JournalCorrupt, RunNotFound
 from overt.journal import _sqlite_lists as sqlite_lists
 from overt.journal._checks import (
@@ -28,7 +29,6 @@ from overt.journal._checks import (
 )
 from overt.journal._rows import check_rows
 from overt.journal._sqlite_file import Database
-from overt.journal._times import micros
 from overt.journal._worker import Job, Worker
 from overt.journal.record import Record
 from overt.journal.reports import Damage

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import anyio
 
+from overt._times import micros
 from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.decide import decide
@@ -24,7 +25,6 @@ __all__ = ("LEASE", "Taken", "aware", "is_free", "leased", "taken")
 
 LEASE = timedelta(seconds=30)
 """How long a run is kept from its drivers where this process stops in the middle."""
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def aware(at: datetime | None, what: str) -> datetime:
@@ -58,7 +58,7 @@ class Taken:
         self.facts: list[f.Fact] = []
         """All that was decided."""
         self._store = store
-        self._now = (now - EPOCH) // timedelta(microseconds=1)
+        self._now = micros(now)
         self._after = tree.seq
         self._records: list[Record] = []
         self._obeyed = False
