@@ -72,12 +72,13 @@ async def import_run(store: Store, lines: str | Iterable[str], *, now: datetime 
         # Journal and lists come in one step, and what is there before it is an empty run.
         # Shielded, or nobody could tell whether there is an empty run to take back.
         with anyio.CancelScope(shield=True):
-            begun = claim = await _begin(store, header, created=when(log[0][1]), at=at, owner=owner)
+            claim = await _begin(store, header, created=when(log[0][1]), at=at, owner=owner)
+        assert claim is not None  # a shield swallows nothing, which type checkers cannot see
         await store.append(
             header.run_id,
             records,
             after=0,
-            epoch=begun.epoch,
+            epoch=claim.epoch,
             change=Change(status=run_status(tree), at=when(tree.now), asked=tuple(open_requests_of(tree))),
             release=True,
         )
