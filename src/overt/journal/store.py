@@ -90,7 +90,8 @@ class RunInfo:
     `running`: something runs, or did when its driver died. `pending`: it waits for answers. `ready`: an expiry has
     answered for somebody, and what follows has not run. `cut_off`: its host was cancelled. `done`, `interrupted`,
     `closed`: the entry handle's result says so, and no other handle asks. `error`, `incomplete`: that result says so.
-    `idle`: no handle has had work. Empty: it has only been created.
+    `idle`: no handle has had work. Empty: it has only been begun, and its first step, such as the first model call, is
+    not through.
     """
     agent: str = ""
     """Name of the entry agent."""
