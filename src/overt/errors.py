@@ -26,6 +26,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from overt.message import Usage
     from overt.request import Answer
     from overt.result import TaskResult
     from overt.upgrade import Drift
@@ -228,8 +229,12 @@ class ModelError(OvertError):
         type: Short name for `ErrorInfo.type`; the class name by default.
         retryable: Whether the same request may succeed later.
         detail: The provider's body, already without credentials, or `None`.
+        retry_after: Seconds the provider asks to wait before the next attempt, or `None` where it does not say.
+        request_id: The provider's own id of the request, for its support, or `None`.
+        usage: What the provider reports to have charged for the failed attempt, or `None` where that is not known.
 
-    Where the status is 401 or 403 the run keeps only type and status: message and detail may hold credentials.
+    Where the status is 401 or 403 the run keeps only type, status and request id: message and detail may hold
+    credentials.
     """
 
     def __init__(
@@ -240,12 +245,18 @@ class ModelError(OvertError):
         status_code: int | None = None,
         retryable: bool = False,
         detail: str | None = None,
+        retry_after: float | None = None,
+        request_id: str | None = None,
+        usage: Usage | None = None,
     ) -> None:
         super().__init__(message)
         self.type = type
         self.status_code = status_code
         self.retryable = retryable
         self.detail = detail
+        self.retry_after = retry_after
+        self.request_id = request_id
+        self.usage = usage
 
 
 class ToolError(OvertError):

@@ -43,6 +43,8 @@ class Usage(Frozen):
     """Tokens received, reasoning included."""
     cached_tokens: int = 0
     """The part of `input_tokens` the provider read from its cache."""
+    cache_write_tokens: int = 0
+    """The part of `input_tokens` the provider wrote into its cache, where it says so because it charges for that."""
     reasoning_tokens: int = 0
     """The part of `output_tokens` spent on reasoning."""
     total_tokens: int = 0

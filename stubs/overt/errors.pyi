@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from overt import Answer, Drift, TaskResult
+from overt import Answer, Drift, TaskResult, Usage
 
 class OvertError(Exception): ...
 class UsageError(OvertError): ...
@@ -61,6 +61,9 @@ class ModelError(OvertError):
     status_code: int | None
     retryable: bool
     detail: str | None
+    retry_after: float | None
+    request_id: str | None
+    usage: Usage | None
     def __init__(
         self,
         message: str,
@@ -69,6 +72,9 @@ class ModelError(OvertError):
         status_code: int | None = None,
         retryable: bool = False,
         detail: str | None = None,
+        retry_after: float | None = None,
+        request_id: str | None = None,
+        usage: Usage | None = None,
     ) -> None: ...
 
 class ToolError(OvertError): ...

@@ -154,13 +154,13 @@ async def test_each_message_is_converted_once(monkeypatch: pytest.MonkeyPatch) -
     provider = Provider(reply(content="hi"))
     model = provider.model()
     converted: list[Message] = []
-    convert = model._converter._convert
+    convert = model._converter._converted._convert
 
     def counted(message: Message) -> object:
         converted.append(message)
         return convert(message)
 
-    monkeypatch.setattr(model._converter, "_convert", counted)
+    monkeypatch.setattr(model._converter._converted, "_convert", counted)
     messages: list[Message] = [USER]
     for turn in range(20):
         await model.generate(ask(*messages))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from overt.errors import DefinitionError
 from overt.message import Model, ModelRequest, ModelResponse, ModelSettings
@@ -22,7 +22,10 @@ __all__ = (
     "resolve",
 )
 
-_EXTRAS = {"openai": "openai"}
+_PROVIDERS = {
+    "openai": ("OpenAIModel", "openai", "openai"),
+}
+"""Class, its module, and the extra that brings its client; by what stands before the colon."""
 _factories: dict[str, Callable[[str], Model]] = {}
 
 
@@ -49,22 +52,21 @@ def resolve(name: str) -> Model:
     factory = _factories.get(provider)
     if factory is not None:
         return factory(rest)
-    if provider not in _EXTRAS:
-        known = ", ".join(sorted({*_EXTRAS, *_factories}))
+    if provider not in _PROVIDERS:
+        known = ", ".join(sorted({*_PROVIDERS, *_factories}))
         raise DefinitionError(
             f"model {name!r}: unknown provider {provider!r}. Known are: {known}; "
             f"others are added with overt.models.register({provider!r}, factory)"
         )
+    kind, _, extra = _PROVIDERS[provider]
     try:
-        from overt.models.openai import OpenAIModel
+        made: Any = _load(kind)(rest)
     except ModuleNotFoundError as error:
-        extra = _EXTRAS[provider]
         raise DefinitionError(
             f"model {name!r} needs the package {error.name!r}: pip install 'overt[{extra}]'"
         ) from error
-    made = OpenAIModel(rest)
     made.check()
-    return made
+    return cast("Model", made)
 
 
 def register(provider: str, factory: Callable[[str], Model]) -> None:
@@ -82,7 +84,13 @@ def register(provider: str, factory: Callable[[str], Model]) -> None:
     _factories[provider] = factory
 
 
+def _load(kind: str) -> Any:
+    """Return the class of an adapter, which loads its provider's client."""
+    module = next(module for name, module, _ in _PROVIDERS.values() if name == kind)
+    return getattr(import_module(f"overt.models.{module}"), kind)
+
+
 def __getattr__(name: str) -> object:
-    if name == "OpenAIModel":
-        return import_module("overt.models.openai").OpenAIModel
+    if any(name == kind for kind, _, _ in _PROVIDERS.values()):
+        return _load(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
-import weakref
 from collections.abc import Mapping
 from typing import Literal, TypeAlias, cast
 
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue
 
 from overt._text import clean
 from overt.errors import DefinitionError
@@ -29,17 +25,28 @@ from overt.message import (
     UserMessage,
     UserPart,
 )
-from overt.models.arguments import parse_arguments
+from overt.models._wire import (
+    Converted,
+    Wire,
+    arguments_text,
+    clean_json,
+    count,
+    data_url,
+    json_copy,
+    mapping,
+    names_of,
+    output_limit,
+    read_call,
+    text_of,
+    wire_id,
+    wire_name,
+)
 
-__all__ = ("Converter", "OutputLimitField", "read_reply", "wire_name")
+__all__ = ("Converter", "OutputLimitField", "read_reply", "usage_of")
 
 OutputLimitField: TypeAlias = Literal["max_completion_tokens", "max_tokens"]
-_Wire: TypeAlias = dict[str, JsonValue]
 _Finish: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter", "refusal", "unknown"]
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_OURS = re.compile(r".*__[0-9a-f]{10}")
-_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 _FINISH: Mapping[str, _Finish] = {
     "stop": "stop",
     "tool_calls": "tool_calls",
@@ -48,7 +55,6 @@ _FINISH: Mapping[str, _Finish] = {
     "content_filter": "content_filter",
 }
 _REASONING = ("reasoning_content", "reasoning", "reasoning_details")
-_MAX_TOOL_SETS = 64
 
 
 class Converter:
@@ -62,10 +68,9 @@ class Converter:
     def __init__(self, provider: str, *, limit_field: OutputLimitField) -> None:
         self._provider = provider
         self._limit_field = limit_field
-        self._messages: dict[int, tuple[weakref.ref[Message], _Wire | None]] = {}
-        self._tools: dict[int, tuple[tuple[ToolSpec, ...], list[JsonValue]]] = {}
+        self._converted: Converted[Wire | None] = Converted(self._convert, _tool_set)
 
-    def body(self, request: ModelRequest, *, model: str, base: ModelSettings) -> _Wire:
+    def body(self, request: ModelRequest, *, model: str, base: ModelSettings) -> Wire:
         """Return the request's body.
 
         Args:
@@ -80,16 +85,19 @@ class Converter:
             DefinitionError: A message has a part this API cannot take.
         """
         settings = request.settings.over(base)
-        body: _Wire = {"model": model, "messages": self._all(request.messages)}
+        body: Wire = {
+            "model": model,
+            "messages": [wire for wire in self._converted.messages(request.messages) if wire is not None],
+        }
         if request.tools:
-            body["tools"] = self._tool_set(request.tools)
+            body["tools"] = self._converted.tools(request.tools)
             if settings.tool_choice is not None:
                 body["tool_choice"] = settings.tool_choice
             if settings.parallel_tool_calls is not None:
                 body["parallel_tool_calls"] = settings.parallel_tool_calls
-        limits = [n for n in (request.max_output_tokens, settings.max_output_tokens) if n is not None]
-        if limits:
-            body[self._limit_field] = min(limits)
+        limit = output_limit(request, settings)
+        if limit is not None:
+            body[self._limit_field] = limit
         if settings.temperature is not None:
             body["temperature"] = settings.temperature
         if settings.stop:
@@ -97,37 +105,13 @@ class Converter:
         schema = request.output_schema
         if schema is not None and schema.get("type") == "object":
             # Other roots are refused by the API.
-            form: _Wire = {"name": "output", "schema": _clean_json(dict(schema))}
+            form: Wire = {"name": "output", "schema": clean_json(dict(schema))}
             body["response_format"] = {"type": "json_schema", "json_schema": form}
         for key, value in settings.extra.items():
-            body[key] = _clean_json(value)
+            body[key] = clean_json(value)
         return body
 
-    def _all(self, messages: tuple[Message, ...]) -> list[JsonValue]:
-        known = self._messages
-        out: list[JsonValue] = []
-        for message in messages:
-            entry = known.get(id(message))
-            # An id comes back once its object is gone, and the reference tells.
-            wire = entry[1] if entry is not None and entry[0]() is message else self._add(message)
-            if wire is not None:
-                out.append(wire)
-        return out
-
-    def _add(self, message: Message) -> _Wire | None:
-        wire = self._convert(message)
-        key = id(message)
-        known = self._messages
-
-        def forget(reference: weakref.ref[Message]) -> None:
-            entry = known.get(key)
-            if entry is not None and entry[0] is reference:
-                del known[key]
-
-        known[key] = (weakref.ref(message, forget), wire)
-        return wire
-
-    def _convert(self, message: Message) -> _Wire | None:
+    def _convert(self, message: Message) -> Wire | None:
         match message:
             case SystemMessage():
                 return {"role": "system", "content": clean(message.text)}
@@ -138,15 +122,15 @@ class Converter:
             case ToolMessage():
                 return {
                     "role": "tool",
-                    "tool_call_id": _wire_id(message.call_id),
+                    "tool_call_id": wire_id(message.call_id),
                     "content": clean(message.text),
                 }
 
-    def _assistant(self, message: AssistantMessage) -> _Wire | None:
+    def _assistant(self, message: AssistantMessage) -> Wire | None:
         if not message.text and not message.tool_calls:
             # Refused by the API, for good: every later request would hold it again.
             return None
-        wire: _Wire = {"role": "assistant", "content": clean(message.text) or None}
+        wire: Wire = {"role": "assistant", "content": clean(message.text) or None}
         if not message.tool_calls:
             return wire
         kept = (message.opaque or {}).get(self._provider)
@@ -154,11 +138,10 @@ class Converter:
         extras = own.get("calls")
         calls: list[JsonValue] = []
         for index, item in enumerate(message.tool_calls):
-            arguments = clean(json.dumps(item.arguments, ensure_ascii=False, separators=(",", ":")))
-            call: _Wire = {
-                "id": _wire_id(item.id),
+            call: Wire = {
+                "id": wire_id(item.id),
                 "type": "function",
-                "function": {"name": wire_name(item.name), "arguments": arguments},
+                "function": {"name": wire_name(item.name), "arguments": arguments_text(item.arguments)},
             }
             if isinstance(extras, list) and len(extras) == len(message.tool_calls):
                 extra = extras[index]
@@ -169,46 +152,17 @@ class Converter:
         wire.update(reasoning if isinstance(reasoning, dict) else {})
         return wire
 
-    def _tool_set(self, tools: tuple[ToolSpec, ...]) -> list[JsonValue]:
-        entry = self._tools.get(id(tools))
-        if entry is not None and entry[0] is tools:
-            return entry[1]
-        made: list[JsonValue] = []
-        for tool in tools:
-            function: _Wire = {
-                "name": wire_name(tool.name),
-                "description": clean(tool.description),
-                "parameters": _clean_json(dict(tool.input_schema)),
-            }
-            made.append({"type": "function", "function": function})
-        if len(self._tools) >= _MAX_TOOL_SETS:
-            self._tools.clear()
-        self._tools[id(tools)] = (tools, made)
-        return made
 
-
-def wire_name(name: str) -> str:
-    """Return the name under which a tool is offered.
-
-    It is a function of the name alone, so that a transcript read back from a store still fits, and two names never
-    become one: what the API does not take gets a digest of the original.
-
-    Args:
-        name: The tool's own name, also an empty one.
-
-    Returns:
-        `name` itself where it has at most 64 letters, digits, `_` and `-`.
-    """
-    if _NAME.fullmatch(name) and not _OURS.fullmatch(name):
-        return name
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:10]
-    return f"{re.sub(r'[^a-zA-Z0-9_-]', '_', name)[:52]}__{digest}"
-
-
-def _wire_id(id: str) -> str:
-    if _ID.fullmatch(id):
-        return id
-    return f"call_{hashlib.sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+def _tool_set(tools: tuple[ToolSpec, ...]) -> list[JsonValue]:
+    made: list[JsonValue] = []
+    for tool in tools:
+        function: Wire = {
+            "name": wire_name(tool.name),
+            "description": clean(tool.description),
+            "parameters": clean_json(dict(tool.input_schema)),
+        }
+        made.append({"type": "function", "function": function})
+    return made
 
 
 def _user_content(message: UserMessage) -> JsonValue:
@@ -227,29 +181,12 @@ def _part(part: UserPart) -> JsonValue:
     if isinstance(part, ImagePart):
         return {
             "type": "image_url",
-            "image_url": {"url": _url(part.url, part.data, part.media_type or "image/png")},
+            "image_url": {"url": data_url(part.url, part.data, part.media_type or "image/png")},
         }
     if part.data is None:
         raise DefinitionError("a FilePart for OpenAI chat completions needs data; a url is not taken there")
-    url = _url(None, part.data, part.media_type or "application/pdf")
+    url = data_url(None, part.data, part.media_type or "application/pdf")
     return {"type": "file", "file": {"filename": clean(part.name or "file"), "file_data": url}}
-
-
-def _url(url: str | None, data: str | None, media_type: str) -> str:
-    if data is not None:
-        return f"data:{media_type};base64,{data}"
-    if url is None:
-        raise DefinitionError("an ImagePart needs url or data")
-    return clean(url)
-
-
-def _clean_json(value: JsonValue) -> JsonValue:
-    text = json.dumps(value, ensure_ascii=False)
-    cleaned = clean(text)
-    if cleaned == text:
-        return value
-    again: JsonValue = json.loads(cleaned)
-    return again
 
 
 def read_reply(
@@ -266,32 +203,27 @@ def read_reply(
     Returns:
         The response. Ids of calls are not empty, and may repeat where the provider repeats them.
     """
-    message = _mapping(choice.get("message"))
+    message = mapping(choice.get("message"))
     raw_calls = message.get("tool_calls")
     calls: list[ToolCall] = []
     invalid: dict[int, str] = {}
     extras: list[JsonValue] = []
-    names = {wire_name(tool.name): tool.name for tool in request.tools}
+    names = names_of(request)
     for item in cast(list[object], raw_calls) if isinstance(raw_calls, list) else []:
-        index = len(calls)
-        call = _mapping(item)
-        function = _mapping(call.get("function"))
-        name = clean(_text(function.get("name")))
-        id = clean(_text(call.get("id"))) or f"call_{index}"
-        raw = function.get("arguments")
-        text = raw if isinstance(raw, str) else "" if raw is None else json.dumps(raw, ensure_ascii=False)
-        try:
-            made = ToolCall(id=id, name=names.get(name, name), arguments=parse_arguments(text))
-        except (ValueError, ValidationError):
-            invalid[index] = clean(text)
-            made = ToolCall(id=id, name=names.get(name, name))
+        call = mapping(item)
+        function = mapping(call.get("function"))
+        made, wrong = read_call(
+            len(calls), call.get("id"), function.get("name"), function.get("arguments"), names
+        )
+        if wrong is not None:
+            invalid[len(calls)] = wrong
         calls.append(made)
         extra = call.get("extra_content")
-        extras.append({"extra_content": _json(extra)} if extra is not None else {})
+        extras.append({"extra_content": json_copy(extra)} if extra is not None else {})
     text = _content(message.get("content"))
-    refusal = clean(_text(message.get("refusal")))
-    kept: _Wire = {key: _json(message[key]) for key in _REASONING if message.get(key) is not None}
-    own: _Wire = {}
+    refusal = clean(text_of(message.get("refusal")))
+    kept: Wire = {key: json_copy(message[key]) for key in _REASONING if message.get(key) is not None}
+    own: Wire = {}
     if kept:
         own["message"] = kept
     if any(extras):
@@ -305,10 +237,10 @@ def read_reply(
             reasoning=reasoning,
             opaque={provider: own} if own and calls else None,
         ),
-        usage=_usage(body.get("usage")),
+        usage=usage_of(body.get("usage")),
         finish_reason=finish,
         raw_finish_reason=raw_finish,
-        model=clean(_text(body.get("model"))),
+        model=clean(text_of(body.get("model"))),
         invalid_arguments=invalid,
     )
 
@@ -323,9 +255,10 @@ def _finish(reason: object, calls: bool, refusal: bool) -> tuple[_Finish, str | 
     return found, raw
 
 
-def _usage(value: object) -> Usage | None:
-    usage = _mapping(value)
-    given = [_count(usage.get(key)) for key in ("prompt_tokens", "completion_tokens", "total_tokens")]
+def usage_of(value: object) -> Usage | None:
+    """Return the usage a body reports; `None` where it says nothing of it."""
+    usage = mapping(value)
+    given = [count(usage.get(key)) for key in ("prompt_tokens", "completion_tokens", "total_tokens")]
     if all(number is None for number in given):
         return None
     total = given[2]
@@ -334,17 +267,10 @@ def _usage(value: object) -> Usage | None:
     return Usage(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
-        cached_tokens=_count(_mapping(usage.get("prompt_tokens_details")).get("cached_tokens")) or 0,
-        reasoning_tokens=_count(_mapping(usage.get("completion_tokens_details")).get("reasoning_tokens"))
-        or 0,
+        cached_tokens=count(mapping(usage.get("prompt_tokens_details")).get("cached_tokens")) or 0,
+        reasoning_tokens=count(mapping(usage.get("completion_tokens_details")).get("reasoning_tokens")) or 0,
         total_tokens=total if total is not None else input_tokens + output_tokens,
     )
-
-
-def _count(value: object) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**53:
-        return None
-    return int(value)
 
 
 def _content(value: object) -> str:
@@ -352,19 +278,5 @@ def _content(value: object) -> str:
         return clean(value)
     if isinstance(value, list):
         # Some compatible endpoints answer in parts.
-        return clean("".join(_text(_mapping(item).get("text")) for item in cast(list[object], value)))
+        return clean("".join(text_of(mapping(item).get("text")) for item in cast(list[object], value)))
     return ""
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return cast(Mapping[str, object], value) if isinstance(value, dict) else {}
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _json(value: object) -> JsonValue:
-    # It came out of a JSON parser, and the copy shares nothing with the body.
-    copied: JsonValue = json.loads(clean(json.dumps(value, ensure_ascii=False)))
-    return copied

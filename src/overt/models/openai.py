@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
-import weakref
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from typing import cast
 from urllib.parse import urlsplit
 
-from anyio.lowlevel import RunVar
 from httpx2 import AsyncClient, Response
 from openai import (
     APIConnectionError,
@@ -20,18 +17,23 @@ from openai import (
     OpenAIError,
 )
 
-from overt._text import clean
 from overt.errors import DefinitionError, ModelError
 from overt.message import ModelRequest, ModelResponse, ModelSettings
-from overt.models._openai_wire import Converter, OutputLimitField, read_reply
-from overt.models.redact import denied, redact
+from overt.models._failures import (
+    connection_failure,
+    error_body,
+    loads,
+    other_failure,
+    status_failure,
+    unreadable,
+)
+from overt.models._openai_wire import Converter, OutputLimitField, read_reply, usage_of
+from overt.models._pool import Pool
+from overt.models._wire import wire_name
 
 __all__ = ("OpenAIModel",)
 
-_MAX_DETAIL = 2_000
-_MAX_IN_MESSAGE = 200
 _SECRET_HEADERS = ("authorization", "api-key", "x-api-key", "openai-organization", "openai-project", "cookie")
-_RETRYABLE = frozenset({408, 409, 425, 429})
 
 
 class OpenAIModel:
@@ -118,9 +120,9 @@ class OpenAIModel:
         failure: ModelError
         try:
             response = await client.post("/chat/completions", body=body, cast_to=Response)
-            return self._read(response.text, request, client)
+            return self._read(response, request, client)
         except OpenAIError as error:
-            failure = self._failure(error, client)
+            failure = failure_of(error, client, request)
         # Outside the handler, so that no traceback leads to the provider's own exception and its body.
         raise failure
 
@@ -138,156 +140,75 @@ class OpenAIModel:
 
     async def _own_client(self) -> AsyncOpenAI:
         key = self._key()
-        loop = _loops.get(None)
-        if loop is None:
-            loop = _Loop()
-            _loops.set(loop)
-            await loop.open()
-        made = loop.clients.get(self)
-        if made is None or made.api_key != key:
-            made = AsyncOpenAI(api_key=key, base_url=self._base_url, max_retries=0, http_client=loop.http)
-            loop.clients[self] = made
-        return made
 
-    def _read(self, text: str, request: ModelRequest, client: AsyncOpenAI) -> ModelResponse:
-        body = _loads(text)
+        def make(http: AsyncClient) -> AsyncOpenAI:
+            return AsyncOpenAI(api_key=key, base_url=self._base_url, max_retries=0, http_client=http)
+
+        return await _pool.client(self, key=key, make=make)
+
+    def _read(self, response: Response, request: ModelRequest, client: AsyncOpenAI) -> ModelResponse:
+        text, secrets = response.text, _secrets(client)
+        body = loads(text)
         if not isinstance(body, dict):
-            raise self._unreadable("is not a JSON object", text, client)
-        reply = cast(dict[str, object], body)
+            raise unreadable("is not a JSON object", text, headers=response.headers, secrets=secrets)
+        reply = cast("dict[str, object]", body)
+        usage = usage_of(reply.get("usage"))
         choices = reply.get("choices")
-        found = cast(list[object], choices) if isinstance(choices, list) else []
-        choice = cast(dict[str, object], found[0]) if found and isinstance(found[0], dict) else None
+        found = cast("list[object]", choices) if isinstance(choices, list) else []
+        choice = cast("dict[str, object]", found[0]) if found and isinstance(found[0], dict) else None
         wrong = reply.get("error")
         if choice is not None:
             wrong = wrong or choice.get("error")
         if wrong:
-            raise self._error_body(wrong, text, client)
-        if choice is None:
-            raise self._unreadable("has no choices", text, client)
-        if not isinstance(choice.get("message"), dict):
-            raise self._unreadable("has a choice without a message", text, client)
+            raise error_body(wrong, text, headers=response.headers, secrets=secrets, usage=usage)
+        lacks = (
+            "has no choices"
+            if choice is None
+            else None
+            if isinstance(choice.get("message"), dict)
+            else "has a choice without a message"
+        )
+        if choice is None or lacks is not None:
+            raise unreadable(lacks or "", text, headers=response.headers, secrets=secrets, usage=usage)
         return read_reply(reply, choice, request, provider=self._provider)
 
-    def _unreadable(self, what: str, text: str, client: AsyncOpenAI) -> ModelError:
-        detail = self._redact(text, client)
-        return ModelError(
-            f"the reply {what}: {_cut(detail, _MAX_IN_MESSAGE)}", type="InvalidReply", detail=_cut(detail)
-        )
 
-    def _error_body(self, wrong: object, text: str, client: AsyncOpenAI) -> ModelError:
-        fields: Mapping[str, object] = cast(dict[str, object], wrong) if isinstance(wrong, dict) else {}
-        codes = [
-            code
-            for key in ("status", "status_code", "code")
-            if (code := _status(fields.get(key))) is not None
-        ]
-        status = codes[0] if codes else None
-        return self._status_failure("ErrorReply", status, text, client, retry=None)
-
-    def _failure(self, error: OpenAIError, client: AsyncOpenAI) -> ModelError:
-        kind = type(error).__name__
-        if isinstance(error, APIStatusError):
-            try:
-                text = error.response.text
-            except Exception:  # noqa: BLE001 - a body that cannot be read is no body
-                text = ""
-            retry = error.response.headers.get("x-should-retry")
-            return self._status_failure(kind, error.status_code, text, client, retry=retry)
-        if isinstance(error, APIConnectionError):
-            cause = self._redact(str(error.__cause__ or ""), client)
-            told = f"{error.message} {cause}".strip()
-            return ModelError(f"{kind}: {_cut(told, _MAX_IN_MESSAGE)}", type=kind, retryable=True)
-        told = self._redact(error.message if isinstance(error, APIError) else str(error), client)
-        return ModelError(f"{kind}: {_cut(told, _MAX_IN_MESSAGE)}", type=kind)
-
-    def _status_failure(
-        self, kind: str, status: int | None, text: str, client: AsyncOpenAI, *, retry: str | None
-    ) -> ModelError:
-        refused = denied(kind, status)
-        if refused is not None:
-            return ModelError(refused, type=kind, status_code=status)
-        retryable = status is not None and (status in _RETRYABLE or status >= 500)
-        if retry in ("true", "false"):
-            retryable = retry == "true"
-        elif _error_fields(text).get("code") == "insufficient_quota":
-            retryable = False
-        detail = self._redact(text, client)
-        message = _error_fields(detail).get("message")
-        told = message if isinstance(message, str) and message else detail
-        prefix = kind if status is None else f"{kind} {status}"
-        return ModelError(
-            f"{prefix}: {_cut(told, _MAX_IN_MESSAGE)}" if told else prefix,
-            type=kind,
-            status_code=status,
-            retryable=retryable,
-            detail=_cut(detail) or None,
-        )
-
-    def _redact(self, text: str, client: AsyncOpenAI) -> str:
-        secrets = {
-            client.api_key,
-            client.admin_api_key,
-            client.organization,
-            client.project,
-            client.webhook_secret,
-        }
-        for name, value in client.default_headers.items():
-            if name.lower() in _SECRET_HEADERS and isinstance(value, str):
-                secrets |= {value, value.partition(" ")[2]}
-        return redact(text, secrets)
-
-
-class _Loop:
-    """What belongs to one event loop: a pool of connections, and the clients of the models that use it."""
-
-    def __init__(self) -> None:
-        self.http: AsyncClient = DefaultAsyncHttpxClient()
-        self.clients: weakref.WeakKeyDictionary[OpenAIModel, AsyncOpenAI] = weakref.WeakKeyDictionary()
-        self._keeper = self._keep()
-
-    async def open(self) -> None:
-        await anext(self._keeper)
-
-    async def _keep(self) -> AsyncGenerator[None]:
-        # A loop closes the async generators that were begun in it, while it still runs: the one hook that both
-        # asyncio and trio give to a library.
+def failure_of(error: OpenAIError, client: AsyncOpenAI, request: ModelRequest) -> ModelError:
+    """Return what the client raised as an error of ours, redacted."""
+    kind = type(error).__name__
+    secrets = _secrets(client)
+    if isinstance(error, APIStatusError):
         try:
-            yield
-        finally:
-            try:
-                await self.http.aclose()
-            finally:
-                # The generator knows its loop, and would keep it alive from within the variable.
-                _loops.set(None)
+            text = error.response.text
+        except Exception:  # noqa: BLE001 - a body that cannot be read is no body
+            text = ""
+        return status_failure(
+            kind,
+            error.status_code,
+            text,
+            headers=error.response.headers,
+            secrets=secrets,
+            tools=request.tools,
+            wire_name=wire_name,
+        )
+    if isinstance(error, APIConnectionError):
+        return connection_failure(kind, f"{error.message} {error.__cause__ or ''}".strip(), secrets=secrets)
+    return other_failure(kind, error.message if isinstance(error, APIError) else str(error), secrets=secrets)
 
 
-_loops: RunVar[_Loop | None] = RunVar("overt.models.openai")
+def _secrets(client: AsyncOpenAI) -> set[str | None]:
+    secrets: set[str | None] = {
+        client.api_key,
+        client.admin_api_key,
+        client.organization,
+        client.project,
+        client.webhook_secret,
+    }
+    headers: Mapping[str, object] = client.default_headers
+    for name, value in headers.items():
+        if name.lower() in _SECRET_HEADERS and isinstance(value, str):
+            secrets |= {value, value.partition(" ")[2]}
+    return secrets
 
 
-def _loads(text: str) -> object:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _error_fields(text: str) -> Mapping[str, object]:
-    body = _loads(text)
-    if not isinstance(body, dict):
-        return {}
-    fields = cast(dict[str, object], body)
-    inner = fields.get("error")
-    return cast(dict[str, object], inner) if isinstance(inner, dict) else fields
-
-
-def _status(value: object) -> int | None:
-    try:
-        code = int(value) if isinstance(value, int | str) else 0
-    except ValueError:
-        return None
-    return code if 400 <= code < 600 else None
-
-
-def _cut(text: str, length: int = _MAX_DETAIL) -> str:
-    text = clean(text)
-    return text if len(text) <= length else f"{text[: length - 1]}…"
+_pool: Pool[AsyncOpenAI] = Pool("openai", make_http=DefaultAsyncHttpxClient)
