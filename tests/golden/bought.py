@@ -34,6 +34,7 @@ SHOPPER = Agent("shopper", does="Shops.", tools=[weigh], budget=Budget(max_cost=
 
 def options(store: Store) -> dict[str, Any]:
     """What each of them is run and opened with: the first call fails once, and was charged."""
+    failed = False
 
     def says(request: ModelRequest) -> Part:
         nonlocal failed
@@ -51,7 +52,6 @@ def options(store: Store) -> dict[str, Any]:
             )
         return say("bought", usage=SPENT) if len(request.messages) > 1 else first
 
-    failed = False
     first = call("weigh", item="tea").with_options(usage=SPENT)
     dear = Price(input=Decimal(10), output=Decimal(50), cached=Decimal(1), cache_write=Decimal("12.5"))
     return {
