@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
+import anyio
 import httpx2
 from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
@@ -109,10 +110,10 @@ class Body(httpx2.AsyncByteStream):
     """The bytes of an answer in the chunks given; says whether it was closed.
 
     Args:
-        chunks: What arrives. An exception is raised where it stands.
+        chunks: What arrives. An exception is raised where it stands; at `None` nothing arrives any more.
     """
 
-    def __init__(self, chunks: Iterable[bytes | Exception]) -> None:
+    def __init__(self, chunks: Iterable[bytes | Exception | None]) -> None:
         self.chunks = chunks
         self.closed = 0
         self.taken = 0
@@ -122,7 +123,10 @@ class Body(httpx2.AsyncByteStream):
             if isinstance(chunk, Exception):
                 raise chunk
             self.taken += 1
-            yield chunk
+            if chunk is None:
+                await anyio.sleep_forever()
+            else:
+                yield chunk
 
     async def aclose(self) -> None:
         self.closed += 1
