@@ -120,6 +120,8 @@ class Body(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for chunk in self.chunks:
+            if self.closed:
+                raise httpx2.ReadError("closed")
             if isinstance(chunk, Exception):
                 raise chunk
             self.taken += 1

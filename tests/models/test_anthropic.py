@@ -6,7 +6,7 @@ import gc
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
 from tests.models.anthropic_fake import Provider, call, reply, text
 
 from overt._output import OutputSpec
@@ -151,7 +151,8 @@ async def test_tool_choices(settings: dict[str, Any], expected: dict[str, Any]) 
 async def test_the_limit_is_the_least_and_a_large_budget_raises_none() -> None:
     async def limit(said: int | None, left: int | None, **options: Any) -> int:
         settings = ModelSettings(max_output_tokens=said)
-        return (await sent(settings=settings, max_output_tokens=left, options=options))["max_tokens"]
+        body = await sent(settings=settings, max_output_tokens=left, options=options)
+        return int(body["max_tokens"])
 
     assert await limit(None, None) == 16_384
     assert await limit(None, 1_000_000) == 16_384
@@ -170,7 +171,7 @@ async def test_the_models_settings_are_under_the_agents_and_extra_is_merged() ->
         options=options, settings=ModelSettings(temperature=0.9), max_output_tokens=80, tools=(TOOL,)
     )
     assert (body["temperature"], body["max_tokens"], body["service_tier"]) == (0.9, 50, "auto")
-    search = {"type": "web_search_20260209", "name": "web_search"}
+    search: dict[str, JsonValue] = {"type": "web_search_20260209", "name": "web_search"}
     body = await sent(
         tools=(TOOL,),
         output_schema={"type": "object", "properties": {"a": {"type": "integer"}}},
@@ -405,6 +406,10 @@ class Tree(BaseModel):
     children: list[Tree] = []
 
 
+class Chain(BaseModel):
+    next: Chain | None = None
+
+
 async def form_of(output_type: object, **options: Any) -> dict[str, Any]:
     schema = OutputSpec(output_type, where="test").schema
     return await sent(SystemMessage(text="Be brief."), output_schema=schema, options=options)
@@ -418,7 +423,9 @@ async def test_an_answer_is_asked_for_by_its_schema(output_type: object) -> None
     assert len(body["system"]) == 1
 
 
-@pytest.mark.parametrize("output_type", [dict[str, int], Tree, list[dict[str, str]], Any, dict[str, Stop]])
+@pytest.mark.parametrize(
+    "output_type", [dict[str, int], Tree, Chain, list[dict[str, str]], Any, dict[str, Stop]]
+)
 async def test_an_answer_no_schema_of_the_api_can_say_is_asked_for_in_words(output_type: object) -> None:
     body = await form_of(output_type)
     assert "output_config" not in body

@@ -178,7 +178,15 @@ async def test_a_connection_that_breaks_within_a_stream(wrong: Exception, kind: 
     assert found.usage == Usage(input_tokens=100, output_tokens=1, total_tokens=101)
     assert provider.streams[0].closed
     if kind == "APIConnectionError":
-        assert str(found).startswith(f"APIConnectionError: {type(wrong).__name__} ")
+        assert str(found).startswith(f"APIConnectionError: the answer broke off: {type(wrong).__name__} ")
+
+
+@one_loop
+async def test_a_refusal_whose_body_breaks_off() -> None:
+    provider = Provider([b'{"error": ', httpx2.ReadError("reset")], status=500)
+    found = await failure(provider, streamed=True)
+    assert (found.type, found.retryable) == ("APIConnectionError", True)
+    assert provider.streams[0].closed
 
 
 @one_loop

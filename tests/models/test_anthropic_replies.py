@@ -150,7 +150,8 @@ async def test_a_refusal_says_why_where_it_says_nothing_else() -> None:
 
 @one_loop
 async def test_no_arguments_are_an_empty_object_unless_the_reply_was_cut_off_there() -> None:
-    for given in ({}, None, ""):
+    nothing: tuple[object, ...] = ({}, None, "")
+    for given in nothing:
         body = reply(call(given), text("x"), call(given, id="b"), stop="tool_use")
         for response in (await whole(body), await streamed(events_of(body))):
             assert [item.arguments for item in response.message.tool_calls] == [{}, {}]
@@ -266,6 +267,28 @@ async def test_a_tool_comes_back_under_its_own_name() -> None:
     body = reply(call({}, name=provider.bodies[0]["tools"][0]["name"]), stop="tool_use")
     for response in (await whole(body, request), await streamed(events_of(body), request)):
         assert response.message.tool_calls[0].name == "look.at"
+
+
+@one_loop
+async def test_a_block_may_have_something_at_its_beginning_and_anything_in_it() -> None:
+    odd = {"type": "server_tool_use", "id": "s", "name": "x", "input": "{"}
+    thought = {"type": "thinking", "thinking": "so", "signature": "c2ln"}
+    body = reply(thought, text("a"), odd, {"type": "novel", "data": {"n": [1]}}, text("b"))
+    stream = [
+        BEGUN,
+        begun(0, {**thought, "signature": ""}),
+        delta(0, "signature_delta", signature="c2ln"),
+        delta(0, "novel_delta", thinking="?"),
+        begun(1, text("a")),
+        begun(2, {**odd, "input": {}}),
+        written(2, "{"),
+        begun(3, body["content"][3]),
+        begun(4, text("b")),
+        event("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": 20}),
+    ]
+    response = await streamed(stream)
+    assert response == await whole(body)
+    assert (response.message.text, response.message.reasoning) == ("ab", "so")
 
 
 # ------------------------------------------------------------------ usage

@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TypeAlias, cast
 from urllib.parse import urlsplit
 
+import anyio
 from anthropic import (
     AnthropicError,
     APIConnectionError,
     APIError,
     APIStatusError,
     AsyncAnthropic,
-    AsyncAnthropicVertex,
     AsyncStream,
     DefaultAsyncHttpxClient,
     transform_schema,
 )
+from anthropic.lib.vertex import AsyncAnthropicVertex
 from httpx2 import AsyncClient, HTTPError, Response, TimeoutException
 
 from overt.errors import DefinitionError, ModelError
@@ -55,6 +56,8 @@ _SECRET_HEADERS = (
 )
 _SECRET_NAMES = ("api_key", "auth_token", "webhook_key", "access_token", "project_id")
 _MAX_SHOWN = 50_000
+_DRAIN = 1.0
+_MAX_BUFFERED = 10_000
 
 
 class AnthropicModel:
@@ -303,16 +306,34 @@ async def _events(
     """Yield the events of a stream as objects.
 
     Raises:
-        ModelError: One of them is an error or cannot be read, or there is none in an answer that is not empty.
+        ModelError: The connection broke, an event is an error or cannot be read, or there is none in an answer that is
+            not empty.
     """
-    events, seen, any_yet = Events(), bytearray(), False
-    async with aclosing(response.aiter_bytes()) as chunks:
-        async for chunk in chunks:
+    events, seen, any_yet, done = Events(), bytearray(), False, False
+    failure: ModelError | None = None
+    async with aclosing(_chunks(response)) as chunks:
+        while not done:
+            try:
+                chunk = await anext(chunks)
+            except StopAsyncIteration:
+                break
+            except Exception as error:  # noqa: BLE001 - what a connection raises is not all of one family
+                failure = _broken(error, response, client, reader.usage)
+                break
             for name, data in events.feed(chunk):
                 any_yet = True
-                yield _event(name, data, response, client, reader.usage)
+                event = _event(name, data, response, client, reader.usage)
+                yield event
+                done = done or event.get("type") == "message_stop"
             if not any_yet and len(seen) < _MAX_SHOWN:
                 seen += chunk
+        if done:
+            # All is said; what is left to read is the end of the answer, without which the connection is lost.
+            with anyio.move_on_after(_DRAIN), suppress(Exception):
+                async for _ in chunks:
+                    pass
+    if failure is not None:
+        raise failure
     if any_yet or not seen.strip():
         return
     text = seen.decode("utf-8", "replace")
@@ -322,6 +343,21 @@ async def _events(
     if wrong:
         raise error_body(wrong, text, headers=response.headers, secrets=secrets)
     raise unreadable("is no stream of events", text, headers=response.headers, secrets=secrets)
+
+
+async def _chunks(response: Response) -> AsyncGenerator[bytes, None]:
+    """Yield the bytes of an answer; leaving closes it."""
+    chunks = response.aiter_bytes()
+    try:
+        async for chunk in chunks:
+            yield chunk
+    finally:
+        await response.aclose()
+        # Below are generators that nobody closes; trio warns of those that did not come to an end, so they are made to.
+        with anyio.CancelScope() as scope, suppress(Exception):
+            scope.cancel()
+            for _ in range(_MAX_BUFFERED):
+                await anext(chunks)
 
 
 def _event(
@@ -357,13 +393,24 @@ def _failure(
             kind, f"{error.message} {error.__cause__ or ''}".strip(), secrets=secrets
         )
     elif isinstance(error, HTTPError):
-        # The connection broke while the answer was read.
-        name = "APITimeoutError" if isinstance(error, TimeoutException) else "APIConnectionError"
-        failure = connection_failure(name, f"{kind} {error}".strip(), secrets=secrets)
+        # The connection broke while the body of a refusal was read.
+        failure = _broken(error, None, client, usage)
     else:
         failure = other_failure(
             kind, error.message if isinstance(error, APIError) else str(error), secrets=secrets
         )
+    failure.usage = usage
+    return failure
+
+
+def _broken(error: Exception, response: Response | None, client: _Client, usage: Usage | None) -> ModelError:
+    """Return what a connection raised within an answer, named as the client names it."""
+    kind = "APITimeoutError" if isinstance(error, TimeoutException | TimeoutError) else "APIConnectionError"
+    failure = connection_failure(
+        kind,
+        f"the answer broke off: {type(error).__name__} {error}".strip(),
+        secrets=_secrets(client, response),
+    )
     failure.usage = usage
     return failure
 
