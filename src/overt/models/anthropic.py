@@ -189,7 +189,7 @@ class AnthropicModel:
         # Outside the handler, so that no traceback leads to the provider's own exception and its body.
         raise failure
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta]:
         """Ask the provider once, and give the reply as it comes.
 
         Nothing is sent before the first piece is asked for. Leaving early closes the connection, and the provider stops
@@ -302,7 +302,7 @@ async def _post(client: _Client, body: Wire) -> Response:
 
 async def _events(
     response: Response, client: _Client, reader: StreamReader
-) -> AsyncGenerator[Mapping[str, object], None]:
+) -> AsyncGenerator[Mapping[str, object]]:
     """Yield the events of a stream as objects.
 
     Raises:
@@ -345,7 +345,7 @@ async def _events(
     raise unreadable("is no stream of events", text, headers=response.headers, secrets=secrets)
 
 
-async def _chunks(response: Response) -> AsyncGenerator[bytes, None]:
+async def _chunks(response: Response) -> AsyncGenerator[bytes]:
     """Yield the bytes of an answer; leaving closes it."""
     chunks = response.aiter_bytes()
     try:
