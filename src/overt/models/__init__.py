@@ -10,9 +10,11 @@ from overt.errors import DefinitionError
 from overt.message import Model, ModelRequest, ModelResponse, ModelSettings
 
 if TYPE_CHECKING:
+    from overt.models.anthropic import AnthropicModel
     from overt.models.openai import OpenAIModel
 
 __all__ = (
+    "AnthropicModel",
     "Model",
     "ModelRequest",
     "ModelResponse",
@@ -23,6 +25,7 @@ __all__ = (
 )
 
 _PROVIDERS = {
+    "anthropic": ("AnthropicModel", "anthropic", "anthropic"),
     "openai": ("OpenAIModel", "openai", "openai"),
 }
 """Class, its module, and the extra that brings its client; by what stands before the colon."""
