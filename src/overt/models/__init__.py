@@ -11,6 +11,7 @@ from overt.message import Model, ModelRequest, ModelResponse, ModelSettings
 
 if TYPE_CHECKING:
     from overt.models.openai import OpenAIModel
+    from overt.models.openai_responses import OpenAIResponsesModel
 
 __all__ = (
     "Model",
@@ -18,12 +19,14 @@ __all__ = (
     "ModelResponse",
     "ModelSettings",
     "OpenAIModel",
+    "OpenAIResponsesModel",
     "register",
     "resolve",
 )
 
 _PROVIDERS = {
     "openai": ("OpenAIModel", "openai", "openai"),
+    "openai-responses": ("OpenAIResponsesModel", "openai_responses", "openai"),
 }
 """Class, its module, and the extra that brings its client; by what stands before the colon."""
 _factories: dict[str, Callable[[str], Model]] = {}
