@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
@@ -61,21 +62,15 @@ class Answer:
     secrets: frozenset[str | None]
     piece: bool = False
 
-    def reports(self, wrong: object, *, usage: Usage | None = None, text: str | None = None) -> ModelError:
-        """Return the error of an answer that holds one.
+    def reports(self, wrong: object, *, usage: Usage | None = None) -> ModelError:
+        """Return the error of an answer that holds one. Nothing of the answer is told but that.
 
         Args:
             wrong: The error it holds.
             usage: What the provider says to have charged.
-            text: What of the answer is to be told, in place of all of it.
         """
-        return error_body(
-            wrong,
-            self.text if text is None else text,
-            headers=self.headers,
-            secrets=self.secrets,
-            usage=usage,
-        )
+        told = json.dumps({"error": wrong}, ensure_ascii=False)
+        return error_body(wrong, told, headers=self.headers, secrets=self.secrets, usage=usage)
 
     def unreadable(self, what: str, *, usage: Usage | None = None) -> ModelError:
         """Return the error of an answer that cannot be read: it `"has no choices"`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 
 from overt.message import ModelDelta, ModelRequest, Usage
@@ -74,8 +73,7 @@ class ResponsesReader:
             wrong = {key: value for key, value in event.items() if key != "type"}
         wrong = wrong or failure_in(body)
         if wrong:
-            told = json.dumps({"error": wrong}, ensure_ascii=False)
-            raise answer.reports(wrong, usage=self.usage, text=told)
+            raise answer.reports(wrong, usage=self.usage)
         at = self._place(event)
         delta = text_of(event.get("delta"))
         match kind:

@@ -373,7 +373,9 @@ def _entries(
     Reasoning that the provider neither stores nor gave in full cannot be sent back, nor can what names it.
     """
     bare = not stored and any(
-        item.get("type") == "reasoning" and not item.get("encrypted_content") and not item.get("content")
+        item.get("type") == "reasoning"
+        and not item.get("encrypted_content")
+        and not _pieces(item.get("content"), "text")
         for item in output
     )
     carries = not bare and any(item.get("type") in _CARRIED for item in output)

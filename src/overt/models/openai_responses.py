@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -159,9 +158,7 @@ class OpenAIResponsesModel:
         usage = usage_in(reply.get("usage"))
         wrong = failure_in(reply)
         if wrong:
-            # The rest of the reply repeats what was asked.
-            told = json.dumps({"error": wrong}, ensure_ascii=False)
-            raise answer.reports(wrong, usage=usage, text=told)
+            raise answer.reports(wrong, usage=usage)
         output = output_of(reply)
         if output is None:
             raise answer.unreadable("has no output", usage=usage)
