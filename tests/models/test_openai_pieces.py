@@ -157,6 +157,9 @@ async def test_usage_counts_once() -> None:
     # One endpoint reports it inside the choice.
     inside = chunk({"index": 0, "delta": {}, "finish_reason": "stop", "usage": used(20)})
     assert (await stream(inside, "[DONE]")).usage == expected
+    body = reply(content="a", usage=None)
+    body["choices"][0]["usage"] = used(20)
+    assert (await Provider(body).model().generate(REQUEST)).usage == expected
     nothing = chunk(usage=dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens")))
     assert (await stream(say("stop", content="a"), nothing, "[DONE]")).usage is None
     assert (await stream(say(content="a"), say("stop"), chunk(usage=None), "[DONE]")).usage is None
@@ -212,6 +215,16 @@ async def test_reasoning_in_two_fields_is_heard_once_and_goes_back_whole() -> No
     sent = provider.bodies[0]["messages"][1]
     assert (sent["reasoning"], sent["reasoning_details"]) == ("so on", details)
     assert sent["tool_calls"][0]["extra_content"] == {"google": {"signature": "g"}}
+
+
+async def test_reasoning_that_two_fields_repeat_is_said_once() -> None:
+    events = [
+        say(reasoning_content="so", reasoning="so"),
+        say(reasoning="!", reasoning_content="!"),
+        say("stop"),
+    ]
+    deltas = await pieces(Provider(Body(sse(events))).model(), REQUEST)
+    assert [delta.reasoning for delta in deltas] == ["so", "!", None]
 
 
 async def test_reasoning_without_calls_is_not_carried() -> None:

@@ -300,6 +300,9 @@ async def test_a_response_that_failed() -> None:
         )
     with pytest.raises(ModelError, match="no error is given"):
         await Provider(response(status="failed")).responses().generate(ask())
+    nothing = Body(sse([{"type": "response.failed", "response": {"model": "m"}}]))
+    with pytest.raises(ModelError, match="no error is given"):
+        await streamed(Provider(nothing).responses(), ask())
 
 
 @pytest.mark.parametrize(
@@ -356,6 +359,12 @@ async def test_an_endpoint_whose_last_event_has_no_output() -> None:
         if event["type"] != "response.output_item.done" or event["item"]["type"] == "reasoning"
     ]
     assert await streamed(Provider(Body(sse(bare))).responses(), ask(tools=(TOOL,))) == expected
+    # Or counts from elsewhere.
+    moved = [
+        {**event, "output_index": event["output_index"] + 3} if "output_index" in event else event
+        for event in events
+    ]
+    assert await streamed(Provider(Body(sse(moved))).responses(), ask(tools=(TOOL,))) == expected
     # Says calls only as they end.
     late = [event for event in events_of(whole) if "function_call_arguments" not in event["type"]]
     assert await streamed(Provider(Body(sse(late))).responses(), ask(tools=(TOOL,))) == expected
@@ -421,6 +430,10 @@ async def test_a_message_that_a_hook_changed_takes_its_reasoning_along() -> None
         {"role": "assistant", "content": "«redacted»"},
         call,
     ]
+    two = await both(response(item, message("a"), message("b", id="msg_2")))
+    other = two.message.model_copy(update={"text": "aXXb"})
+    plain = {"role": "assistant", "content": "aXXb"}
+    assert await back(two.model_copy(update={"message": other})) == [item, plain]
     without = reply.message.model_copy(update={"tool_calls": ()})
     assert await back(reply.model_copy(update={"message": without})) == [
         item,

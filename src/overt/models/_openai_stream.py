@@ -29,7 +29,7 @@ class _Call:
         self.arguments: list[str] = []
         self.extra: object = None
         self.whole = False
-        """Whether its only piece was all of it."""
+        """Whether its first piece was all of it."""
 
     def wire(self) -> dict[str, object]:
         function = {"name": self.name, "arguments": "".join(self.arguments)}
@@ -150,8 +150,6 @@ class ChatReader:
             call = _Call(self._place(self._latest, len(under)))
             call.whole = bool(name) and isinstance(loads(arguments), dict)
             under.append(call)
-        else:
-            call.whole = False
         new_id = id if not call.id else ""
         call.id = call.id or id
         if name and not self._repeats(call.name, name):

@@ -67,11 +67,8 @@ class ResponsesReader:
         if kind == "response.failed":
             body = {**body, "status": "failed"}
         self.usage = usage_in(body.get("usage")) or self.usage
-        wrong = event.get("error")
-        if kind == "error" and not wrong:
-            # Documented is this flat form, sent is the other.
-            wrong = {key: value for key, value in event.items() if key != "type"}
-        wrong = wrong or failure_in(body)
+        # Documented is an error event that is the error, sent is one that has it.
+        wrong = event.get("error") or (event if kind == "error" else failure_in(body))
         if wrong:
             raise answer.reports(wrong, usage=self.usage)
         at = self._place(event)
