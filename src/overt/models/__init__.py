@@ -12,6 +12,7 @@ from overt.message import Model, ModelRequest, ModelResponse, ModelSettings
 if TYPE_CHECKING:
     from overt.models.anthropic import AnthropicModel
     from overt.models.openai import OpenAIModel
+    from overt.models.openai_responses import OpenAIResponsesModel
 
 __all__ = (
     "AnthropicModel",
@@ -20,6 +21,7 @@ __all__ = (
     "ModelResponse",
     "ModelSettings",
     "OpenAIModel",
+    "OpenAIResponsesModel",
     "register",
     "resolve",
 )
@@ -27,6 +29,7 @@ __all__ = (
 _PROVIDERS = {
     "anthropic": ("AnthropicModel", "anthropic", "anthropic"),
     "openai": ("OpenAIModel", "openai", "openai"),
+    "openai-responses": ("OpenAIResponsesModel", "openai_responses", "openai"),
 }
 """Class, its module, and the extra that brings its client; by what stands before the colon."""
 _factories: dict[str, Callable[[str], Model]] = {}

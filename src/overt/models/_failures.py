@@ -142,7 +142,8 @@ def error_body(
     codes = [
         code for key in ("status", "status_code", "code") if (code := _status(fields.get(key))) is not None
     ]
-    status = codes[0] if codes else _WORDS.get(str(fields.get("type") or fields.get("code") or ""))
+    codes += [code for key in ("type", "code") if (code := _WORDS.get(str(fields.get(key)))) is not None]
+    status = codes[0] if codes else None
     return status_failure("ErrorReply", status, text, headers=headers, secrets=secrets, usage=usage)
 
 
@@ -162,14 +163,38 @@ _WORDS = {
     "request_too_large": 413,
     "server_error": 500,
     "timeout_error": 504,
+    "too_many_requests": 429,
     "vector_store_timeout": 504,
 }
 
 
-def connection_failure(kind: str, told: str, *, secrets: Iterable[str | None] = ()) -> ModelError:
-    """Return the error of a request that got no answer, or only the beginning of one. It may be tried again."""
-    text = redact(told, secrets)
-    return ModelError(f"{kind}: {cut(text, _MAX_IN_MESSAGE)}" if text else kind, type=kind, retryable=True)
+def connection_failure(
+    kind: str,
+    told: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    secrets: Iterable[str | None] = (),
+    usage: Usage | None = None,
+) -> ModelError:
+    """Return the error of a request that got no answer, or only the beginning of one. It may be tried again.
+
+    Args:
+        kind: Name of the error, such as the client's exception class.
+        told: What the client says.
+        headers: Of the answer, where one had begun.
+        secrets: Strings known to be secret.
+        usage: What the provider had said by then.
+    """
+    head = {name.lower(): value for name, value in (headers or {}).items()}
+    known = tuple(secrets)
+    text = redact(told, known)
+    return ModelError(
+        f"{kind}: {cut(text, _MAX_IN_MESSAGE)}" if text else kind,
+        type=kind,
+        retryable=True,
+        request_id=_request_id(head, known),
+        usage=usage,
+    )
 
 
 def other_failure(kind: str, told: str, *, secrets: Iterable[str | None] = ()) -> ModelError:
@@ -185,6 +210,7 @@ def unreadable(
     headers: Mapping[str, str] | None = None,
     secrets: Iterable[str | None] = (),
     usage: Usage | None = None,
+    retryable: bool = False,
 ) -> ModelError:
     """Return the error of an answer that says yes and cannot be read.
 
@@ -194,6 +220,7 @@ def unreadable(
         headers: Of the answer.
         secrets: Strings known to be secret.
         usage: What the provider says to have charged.
+        retryable: Whether it may have been damaged on the way, as a piece of a stream.
     """
     head = {name.lower(): value for name, value in (headers or {}).items()}
     known = tuple(secrets)
@@ -202,6 +229,7 @@ def unreadable(
     return ModelError(
         f"the reply {what}: {cut(shown, _MAX_IN_MESSAGE)}",
         type="InvalidReply",
+        retryable=retryable,
         detail=cut(detail),
         request_id=_request_id(head, known),
         usage=usage,
