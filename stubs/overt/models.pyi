@@ -1,15 +1,39 @@
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Literal
 
+from google.genai import Client
+from google.genai.client import AsyncClient
 from openai import AsyncOpenAI
 
 from overt import Model as Model
+from overt import ModelDelta
 from overt import ModelRequest as ModelRequest
 from overt import ModelResponse as ModelResponse
 from overt import ModelSettings as ModelSettings
 
 def resolve(name: str) -> Model: ...
 def register(provider: str, factory: Callable[[str], Model]) -> None: ...
+
+class GoogleModel:
+    def __init__(
+        self,
+        name: str,
+        *,
+        client: Client | AsyncClient | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        settings: ModelSettings | None = None,
+        structured_output: bool | None = None,
+    ) -> None: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def provider(self) -> str: ...
+    @property
+    def structured_output(self) -> bool: ...
+    def check(self) -> None: ...
+    async def generate(self, request: ModelRequest) -> ModelResponse: ...
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta]: ...
 
 class OpenAIModel:
     def __init__(

@@ -10,9 +10,11 @@ from overt.errors import DefinitionError
 from overt.message import Model, ModelRequest, ModelResponse, ModelSettings
 
 if TYPE_CHECKING:
+    from overt.models.google import GoogleModel
     from overt.models.openai import OpenAIModel
 
 __all__ = (
+    "GoogleModel",
     "Model",
     "ModelRequest",
     "ModelResponse",
@@ -23,6 +25,7 @@ __all__ = (
 )
 
 _PROVIDERS = {
+    "google": ("GoogleModel", "google", "google"),
     "openai": ("OpenAIModel", "openai", "openai"),
 }
 """Class, its module, and the extra that brings its client; by what stands before the colon."""
