@@ -255,7 +255,8 @@ async def test_signatures_and_thoughts_go_back_at_their_places_to_their_host_onl
         {"text": "see.", "thought": True, "thoughtSignature": "dA=="},
         {"text": "First "},
         {**call(id="g1"), "thoughtSignature": SIGNATURE},
-        {"text": "then"},
+        {"text": "th", "thoughtSignature": "bm93"},
+        {"text": "en"},
         {"executableCode": {"code": "1+1", "language": "PYTHON"}},
         call("B2", id="g2"),
         {"text": "", "thoughtSignature": "ZW5k"},
@@ -299,9 +300,33 @@ async def test_a_reply_that_was_changed_keeps_the_signatures_of_its_calls() -> N
         {"text": "«redacted»"},
         {**call(), "thoughtSignature": SIGNATURE},
     ]
-    fewer = changed.model_copy(update={"tool_calls": ()})
-    await provider.model().generate(ask(USER, fewer))
-    assert provider.contents[1]["parts"] == [{"text": "«redacted»"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "mark"), [(NAME, "skip_thought_signature_validator"), ("gemini-2.5-pro", None)]
+)
+async def test_a_call_never_gets_the_signature_of_another(name: str, mark: str | None) -> None:
+    signed = (
+        {**call(id="x"), "thoughtSignature": SIGNATURE},
+        {**call("B2", id="y"), "thoughtSignature": "dA=="},
+    )
+    provider = Provider(reply(*signed))
+    message = (await provider.model(name).generate(ask(tools=(TOOL,)))).message
+    second = message.model_copy(update={"tool_calls": message.tool_calls[1:]})
+    await provider.model(name).generate(ask(USER, second, ToolMessage(text="", call_id="y", name="look")))
+    assert provider.contents[1]["parts"] == [{**call("B2"), **({"thoughtSignature": mark} if mark else {})}]
+    assert "id" not in provider.contents[2]["parts"][0]["functionResponse"]
+    none = message.model_copy(update={"tool_calls": (), "text": "So."})
+    await provider.model(name).generate(ask(USER, none))
+    assert provider.contents[1]["parts"] == [{"text": "So."}]
+
+
+async def test_halves_of_a_character_in_two_pieces_are_one() -> None:
+    halves = ({"text": "\ud83c"}, {"text": "\udf89!"}, {"text": "", "thoughtSignature": SIGNATURE})
+    provider = Provider(json.dumps(reply(*halves)).encode())
+    response = await provider.model().generate(ask())
+    await provider.model().generate(ask(USER, response.message))
+    assert provider.contents[1]["parts"] == [{"text": "🎉!"}, halves[2]]
 
 
 async def test_a_plain_reply_leaves_nothing_opaque() -> None:

@@ -280,6 +280,14 @@ async def test_calls_and_their_arguments() -> None:
     assert response.invalid_arguments == {2: "[1]", 3: '{"n": NaN}'}
 
 
+async def test_pieces_of_arguments_are_not_taken_for_all_of_them() -> None:
+    piece = {"jsonPath": "$.at", "stringValue": "A"}
+    begun: Body = {"functionCall": {"name": "look", "willContinue": True}}
+    more: Body = {"functionCall": {"partialArgs": [piece], "willContinue": True}}
+    response = await both(reply(begun, more))
+    assert list(response.invalid_arguments) == [0, 1]
+
+
 async def test_ids_of_calls() -> None:
     response = await both(reply(call(id="x"), call(id=""), call(id=None), call(id="x")))
     assert [item.id for item in response.message.tool_calls] == ["x", "call_1", "call_2", "x"]
@@ -339,7 +347,7 @@ OVERLOADED = refusal(503, "UNAVAILABLE", "The model is overloaded.")
     "body", [OVERLOADED, [OVERLOADED], {"error": {"status": "UNAVAILABLE", "message": "overloaded"}}]
 )
 async def test_an_error_within_a_200(body: object) -> None:
-    with pytest.raises(ModelError, match="ErrorReply 503: .*overloaded") as caught:
+    with pytest.raises(ModelError, match=r"ErrorReply 503: .*overloaded") as caught:
         await Provider(json.dumps(body).encode()).model().generate(ASK)
     assert (caught.value.retryable, caught.value.status_code) == (True, 503)
 

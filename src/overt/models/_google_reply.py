@@ -169,6 +169,9 @@ class Reader:
     def _call(self, call: dict[str, object], piece: _Piece) -> ModelDelta:
         index, self._calls = self._calls, self._calls + 1
         name, args = clean(text_of(call.get("name"))), call.get("args")
+        if call.get("partialArgs") is not None or call.get("willContinue"):
+            # Pieces of arguments, which nobody asked for, are not to be taken for all of them.
+            args = call.get("partialArgs") or []
         piece.id = clean(text_of(call.get("id")))
         return ModelDelta(
             tool_call=ToolCallDelta(
@@ -291,8 +294,8 @@ class Events:
 
 def error_of(body: object) -> Mapping[str, object] | None:
     """Return the error a body is, also one in a list, with its status as a number; `None` where it is none."""
-    found = cast("list[object]", body)[0] if isinstance(body, list) and body else body
-    wrong = mapping(found).get("error")
+    listed = cast("list[object]", body) if isinstance(body, list) else [body]
+    wrong = mapping(listed[0]).get("error") if listed else None
     if not wrong:
         return None
     if not isinstance(wrong, dict):

@@ -129,10 +129,9 @@ class Converter:
         parts = _laid_out(message, layout) if layout else None
         if parts is None:
             parts = _plain(message, layout)
-            if message.tool_calls and not layout and self._signed:
-                first = cast("Wire", parts[1 if message.text else 0])
-                first["thoughtSignature"] = UNSIGNED
-        ids = _ids(layout)
+            if message.tool_calls and self._signed:
+                cast("Wire", parts[1 if message.text else 0]).setdefault("thoughtSignature", UNSIGNED)
+        ids = _ids(layout, len(message.tool_calls))
         calls = tuple((call.id, ids.get(index)) for index, call in enumerate(message.tool_calls))
         return _turn("model", parts, calls=calls)
 
@@ -212,9 +211,8 @@ def _laid_out(message: AssistantMessage, layout: list[JsonValue]) -> list[JsonVa
 def _plain(message: AssistantMessage, layout: list[JsonValue]) -> list[JsonValue]:
     """Return a reply as text and calls, with what is kept of the calls where these are still as many."""
     parts: list[JsonValue] = [{"text": clean(message.text)}] if message.text else []
-    kept = [entry for entry in layout if isinstance(entry, dict) and "call" in entry]
-    for index in range(len(message.tool_calls)):
-        entry = kept[index] if len(kept) == len(message.tool_calls) else {}
+    kept = _kept(layout, len(message.tool_calls))
+    for index, entry in enumerate(kept):
         rest = entry.get("with")
         call = _call(message, index, entry.get("id"))
         parts.append({"functionCall": call, **(rest if isinstance(rest, dict) else {})})
@@ -227,9 +225,15 @@ def _call(message: AssistantMessage, index: int, id: JsonValue) -> Wire:
     return wire if id is None else {"id": id, **wire}
 
 
-def _ids(layout: list[JsonValue]) -> dict[int, str]:
-    calls = [entry for entry in layout if isinstance(entry, dict) and "call" in entry]
-    return {at: id for at, entry in enumerate(calls) if isinstance(id := entry.get("id"), str)}
+def _kept(layout: list[JsonValue], calls: int) -> list[Wire]:
+    """Return what is kept of each call; nothing where these are no longer as many."""
+    kept: list[Wire] = [entry for entry in layout if isinstance(entry, dict) and "call" in entry]
+    return kept if len(kept) == calls else [{}] * calls
+
+
+def _ids(layout: list[JsonValue], calls: int) -> dict[int, str]:
+    kept = enumerate(_kept(layout, calls))
+    return {at: id for at, entry in kept if isinstance(id := entry.get("id"), str)}
 
 
 def _tool_set(tools: tuple[ToolSpec, ...]) -> list[JsonValue]:

@@ -9,7 +9,7 @@ import re
 import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
 import httpx2
@@ -36,9 +36,6 @@ from overt.models._google_wire import Converter, function_name, version_of
 from overt.models._pool import Pool
 from overt.models.assemble import Assembler
 
-if TYPE_CHECKING:
-    from google.genai._api_client import BaseApiClient
-
 __all__ = ("GoogleModel",)
 
 _KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
@@ -54,12 +51,48 @@ _UNREACHED = frozenset(
 )
 
 
+class _Whole(Protocol):
+    headers: dict[str, str] | None
+    body: str | None
+
+
+class _Streamed(Protocol):
+    headers: dict[str, str]
+    response_stream: Any
+
+
+class _Api(Protocol):
+    """What is used of `google.genai._api_client.BaseApiClient`, the client's own way to send a body."""
+
+    vertexai: bool | None
+    api_key: str | None
+    project: str | None
+    location: str | None
+    _credentials: object
+    _http_options: HttpOptions
+
+    async def async_request(
+        self, http_method: str, path: str, request_dict: dict[str, Any], http_options: HttpOptions
+    ) -> _Whole: ...
+
+    def _build_request(
+        self, http_method: str, path: str, request_dict: dict[str, Any], http_options: HttpOptions
+    ) -> object: ...
+
+    async def _async_request(
+        self, http_request: object, http_options: HttpOptions, stream: bool
+    ) -> _Streamed: ...
+
+    def _access_token(self) -> str: ...
+
+
 class GoogleModel:
     """A Gemini model through Google's official client: the Gemini API, or Vertex AI with a client of your own.
 
     One object may be used by many runs, and from several event loops, in turn or at once, on asyncio and trio: each
     loop has one pool of connections, shared by all models and closed as the loop ends. The client's own retries are
-    off, since the runtime retries and counts each attempt. A request that gets no answer for 600 seconds fails.
+    off, since the runtime retries and counts each attempt. A request that gets no answer for 600 seconds fails, unless
+    a client of your own has another timeout or none.
 
     Tool names the API does not take are sent under another name and come back as their own. The API may give calls no
     ids; results are told apart by their order then. Thoughts and thought signatures go back, at their places, to the
@@ -67,8 +100,8 @@ class GoogleModel:
     Google documents for them. `parallel_tool_calls` has no counterpart and is ignored. Of the settings' `extra`, an
     object such as `generationConfig` is merged into ours and `tools` are added to ours; all else is sent as it is.
     Thinking is as the model does it by default: `extra={"generationConfig": {"thinkingConfig": {…}}}`. A reply that
-    Google would continue in another request ends as cut off (`"length"`). Arguments that are streamed in pieces, which
-    only Vertex AI does if asked to, are not supported.
+    Google would continue in another request ends as cut off (`"length"`). Arguments that come in pieces, as Vertex AI
+    sends them if it is asked to, are reported as invalid.
 
     Args:
         name: The model, as the provider calls it: `"gemini-3.8-flash"`, `"tunedModels/…"`, on Vertex AI also a
@@ -76,7 +109,8 @@ class GoogleModel:
         client: Your own `google.genai.Client`, or its `aio`, used with its retries off and never closed; then which
             loops it may be used from is for you to know. On trio it has to be made with
             `HttpOptions(httpx_async_client=httpx2.AsyncClient())`. `None` makes clients for the Gemini API as needed.
-        base_url: Another endpoint, without the API's version; `None` is `GOOGLE_GEMINI_BASE_URL`, or Google.
+        base_url: Another endpoint, without the API's version; `None` is `GOOGLE_GEMINI_BASE_URL`, or Google. The
+            version is the client's own choice, `v1` unless `GOOGLE_GENAI_API_VERSION` says otherwise.
         api_key: The key; `None` reads `GOOGLE_API_KEY`, else `GEMINI_API_KEY`, at each call.
         settings: Settings that hold where the agent's own say nothing.
         structured_output: Whether typed output is asked for by a schema also where tools are offered. `None` is by the
@@ -112,7 +146,7 @@ class GoogleModel:
         self._base_url = base_url
         self._api_key = api_key
         self._settings = settings or ModelSettings()
-        at = base_url if client is None else _options(client._api_client).base_url
+        at = base_url if client is None else api_of(client)._http_options.base_url
         self._host = (
             f"google:{(urlsplit(at).hostname if at else None) or 'generativelanguage.googleapis.com'}"
         )
@@ -169,7 +203,7 @@ class GoogleModel:
         try:
             await _authorised(api)
             path = f"{self._path(api)}:generateContent"
-            answer = await api.async_request("post", path, cast("dict[str, object]", body), _ONCE)
+            answer = await api.async_request("post", path, body, _ONCE)
             text, headers = answer.body or "", answer.headers or {}
         except Exception as error:
             failure = failure_of(error, api, request)
@@ -204,7 +238,7 @@ class GoogleModel:
             await _authorised(api)
             path = f"{self._path(api)}:streamGenerateContent?alt=sse"
             # `async_request_streamed` does the same, but leaves the response open where its iteration is left.
-            http_request = api._build_request("post", path, cast("dict[str, object]", body), _ONCE)
+            http_request = api._build_request("post", path, body, _ONCE)
             answer = await api._async_request(http_request, _ONCE, stream=True)
             response, headers = answer.response_stream, answer.headers
             events = Events()
@@ -246,9 +280,9 @@ class GoogleModel:
             )
         return key
 
-    async def _api(self) -> BaseApiClient:
+    async def _api(self) -> _Api:
         if self._client is not None:
-            api = self._client._api_client
+            api = api_of(self._client)
             if not _on_asyncio() and not _knows_trio(api):
                 raise DefinitionError(
                     f"GoogleModel {self._name!r}: the client that was given needs asyncio; for trio make it with "
@@ -267,9 +301,9 @@ class GoogleModel:
             )
             return Client(vertexai=False, api_key=key, http_options=options)
 
-        return (await _pool.client(self, key=key, make=make))._api_client
+        return api_of(await _pool.client(self, key=key, make=make))
 
-    def _path(self, api: BaseApiClient) -> str:
+    def _path(self, api: _Api) -> str:
         name = self._name
         if not api.vertexai:
             return name if name.startswith(("models/", "tunedModels/")) else f"models/{name}"
@@ -278,9 +312,7 @@ class GoogleModel:
         publisher, slash, model = name.partition("/")
         return f"publishers/{publisher}/models/{model}" if slash else f"publishers/google/models/{name}"
 
-    def _read(
-        self, text: str, headers: Mapping[str, str], request: ModelRequest, api: BaseApiClient
-    ) -> ModelResponse:
+    def _read(self, text: str, headers: Mapping[str, str], request: ModelRequest, api: _Api) -> ModelResponse:
         secrets = _secrets(api)
         body = loads(text)
         wrong = error_of(body)
@@ -300,9 +332,7 @@ class GoogleModel:
         return made.response()
 
 
-def _event(
-    data: bytes, headers: Mapping[str, str], api: BaseApiClient, reader: Reader
-) -> Mapping[str, object]:
+def _event(data: bytes, headers: Mapping[str, str], api: _Api, reader: Reader) -> Mapping[str, object]:
     text = data.decode("utf-8", "replace")
     body = loads(text)
     wrong = error_of(body)
@@ -317,7 +347,7 @@ def _event(
     return cast("dict[str, object]", body)
 
 
-def _check_stray(stray: bytes, headers: Mapping[str, str], api: BaseApiClient, reader: Reader) -> None:
+def _check_stray(stray: bytes, headers: Mapping[str, str], api: _Api, reader: Reader) -> None:
     """Raise what stands outside of all events: Google's errors come so, and a page does."""
     text = stray.decode("utf-8", "replace")
     if not text.strip():
@@ -329,7 +359,7 @@ def _check_stray(stray: bytes, headers: Mapping[str, str], api: BaseApiClient, r
         raise unreadable("is not a stream of events", text, headers=headers, secrets=_secrets(api))
 
 
-def _check_failed(reader: Reader, headers: Mapping[str, str], api: BaseApiClient) -> None:
+def _check_failed(reader: Reader, headers: Mapping[str, str], api: _Api) -> None:
     if reader.failed is not None:
         kind, told, again = reader.failed
         text = json.dumps({"message": told})
@@ -338,7 +368,7 @@ def _check_failed(reader: Reader, headers: Mapping[str, str], api: BaseApiClient
         raise failure
 
 
-def failure_of(error: Exception, api: BaseApiClient, request: ModelRequest) -> ModelError | None:
+def failure_of(error: Exception, api: _Api, request: ModelRequest) -> ModelError | None:
     """Return what the client raised as an error of ours, redacted; `None` for what is none of the provider's."""
     secrets = _secrets(api)
     if isinstance(error, APIError):
@@ -353,7 +383,7 @@ def failure_of(error: Exception, api: BaseApiClient, request: ModelRequest) -> M
     if isinstance(error, GoogleAuthError):
         # What is told here comes from the place that gives out credentials.
         failure = other_failure("AuthenticationError", "Google's credentials are missing or were refused")
-        failure.retryable = error.retryable
+        failure.retryable = getattr(error, "retryable", False) is True
         return failure
     if isinstance(error, ValueError | httpx2.InvalidURL):
         return other_failure(type(error).__name__, str(error), secrets=secrets)
@@ -361,11 +391,12 @@ def failure_of(error: Exception, api: BaseApiClient, request: ModelRequest) -> M
 
 
 def _refusal(error: APIError, secrets: set[str | None], request: ModelRequest) -> ModelError:
-    response: Any = error.response
+    told = cast("Any", error)
+    response = told.response
     text = getattr(response, "text", None)
     if not isinstance(text, str):
         # aiohttp has read it already, and the client keeps what was in it.
-        text = json.dumps(error.details)
+        text = json.dumps(told.details)
     headers = {str(name): str(value) for name, value in getattr(response, "headers", {}).items()}
     kind = kind_of(error.code)
     if "API_KEY_INVALID" in text:
@@ -381,18 +412,19 @@ def _refusal(error: APIError, secrets: set[str | None], request: ModelRequest) -
     )
 
 
-def _options(api: BaseApiClient) -> HttpOptions:
-    return api._http_options
+def api_of(client: Client | AsyncClient) -> _Api:
+    """Return what sends a client's requests."""
+    return cast("_Api", client._api_client)
 
 
-def _secrets(api: BaseApiClient) -> set[str | None]:
+def _secrets(api: _Api) -> set[str | None]:
     credentials: object = api._credentials
     secrets: set[str | None] = {api.api_key, api.project}
     for name in ("token", "quota_project_id", "service_account_email"):
         value: object = getattr(credentials, name, None)
         if isinstance(value, str):
             secrets.add(value)
-    for name, value in (_options(api).headers or {}).items():
+    for name, value in (api._http_options.headers or {}).items():
         if name.lower() in _SECRET_HEADERS:
             secrets |= {value, value.partition(" ")[2]}
     return secrets
@@ -406,12 +438,12 @@ def _on_asyncio() -> bool:
     return True
 
 
-def _knows_trio(api: BaseApiClient) -> bool:
-    options = _options(api)
+def _knows_trio(api: _Api) -> bool:
+    options = cast("Any", api._http_options)
     return options.httpx_async_client is not None or "transport" in (options.async_client_args or {})
 
 
-async def _authorised(api: BaseApiClient) -> None:
+async def _authorised(api: _Api) -> None:
     """Have credentials in hand: the client renews them with asyncio alone, but also in a thread."""
     if api.vertexai and (api.project or api.location) and not api.api_key and not _on_asyncio():
         await to_thread.run_sync(api._access_token)
