@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,9 +16,11 @@ import pytest
 from google.auth.credentials import Credentials
 from google.genai import Client
 from google.genai.types import HttpOptions
+from pydantic import BaseModel
 from tests.models.google_fake import (
     KEY,
     NAME,
+    SIGNATURE,
     TEXT,
     GoogleWire,
     Provider,
@@ -30,6 +33,7 @@ from tests.models.google_fake import (
     streamed,
 )
 
+from overt import Agent, tool
 from overt.errors import DefinitionError, ModelError
 from overt.message import Model, ModelRequest, StreamingModel, UserMessage
 from overt.models import GoogleModel, resolve
@@ -127,6 +131,35 @@ async def test_chunks_of_megabytes() -> None:
         assert made.response().message.text == text
 
 
+async def test_a_run_with_a_tool_and_typed_output() -> None:
+    @tool
+    def look(at: str) -> str:
+        """Look somewhere."""
+        return f"seen {at}"
+
+    class Found(BaseModel):
+        city: str
+
+    provider = Provider(None)
+    answers = [WIRE.body("reasoning_call"), WIRE.body("structured")]
+
+    def handle(request: httpx2.Request) -> httpx2.Response:
+        provider.reply = answers[len(provider.requests)]
+        return provider.handle(request)
+
+    model = WIRE.make(httpx2.MockTransport(handle))
+    agent = Agent("finder", does="Finds.", model=model, tools=[look], output_type=Found)
+    result, _ = await agent.run("go")
+    assert (result.unwrap(), result.total_tokens) == (Found(city="Oslo"), 240)
+    assert provider.bodies[0]["generationConfig"]["responseJsonSchema"]["required"] == ["city"]
+    answered = [
+        {"text": "Let me look.", "thought": True},
+        {"functionCall": {"name": "look", "args": {"at": "A1"}}, "thoughtSignature": SIGNATURE},
+    ]
+    told = {"functionResponse": {"name": "look", "response": {"output": "seen A1"}}}
+    assert provider.contents[1:] == [{"role": "model", "parts": answered}, {"role": "user", "parts": [told]}]
+
+
 # ------------------------------------------------------------------ keys and declarations
 
 
@@ -144,6 +177,13 @@ def test_a_name_with_its_prefix_becomes_a_model(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(DefinitionError, match="no header") as caught:
         GoogleModel(NAME, api_key="ключ").check()
     assert "ключ" not in str(caught.value)
+
+
+def test_a_missing_package_is_told_by_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "overt.models.google")
+    monkeypatch.setitem(sys.modules, "google.genai", None)
+    with pytest.raises(DefinitionError, match=r"pip install 'overt\[google\]'"):
+        resolve(f"google:{NAME}")
 
 
 def test_contradictory_declarations_are_refused() -> None:
