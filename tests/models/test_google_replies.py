@@ -282,7 +282,7 @@ async def test_calls_and_their_arguments() -> None:
 
 async def test_pieces_of_arguments_are_not_taken_for_all_of_them() -> None:
     piece = {"jsonPath": "$.at", "stringValue": "A"}
-    begun: Body = {"functionCall": {"name": "look", "willContinue": True}}
+    begun: Body = {"functionCall": {"name": "look", "partialArgs": None, "willContinue": True}}
     more: Body = {"functionCall": {"partialArgs": [piece], "willContinue": True}}
     response = await both(reply(begun, more))
     assert list(response.invalid_arguments) == [0, 1]

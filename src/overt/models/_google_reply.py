@@ -171,7 +171,7 @@ class Reader:
         name, args = clean(text_of(call.get("name"))), call.get("args")
         if call.get("partialArgs") is not None or call.get("willContinue"):
             # Pieces of arguments, which nobody asked for, are not to be taken for all of them.
-            args = call.get("partialArgs") or []
+            args = json.dumps([call.get("partialArgs")])
         piece.id = clean(text_of(call.get("id")))
         return ModelDelta(
             tool_call=ToolCallDelta(
