@@ -3,6 +3,8 @@ from typing import Literal
 
 from anthropic import AsyncAnthropic
 from anthropic.lib.vertex import AsyncAnthropicVertex
+from google.genai import Client
+from google.genai.client import AsyncClient
 from openai import AsyncOpenAI
 
 from overt import Model as Model
@@ -26,6 +28,27 @@ class AnthropicModel:
         max_output_tokens: int = 16_384,
         structured_output: bool = True,
         cache: bool = False,
+    ) -> None: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def provider(self) -> str: ...
+    @property
+    def structured_output(self) -> bool: ...
+    def check(self) -> None: ...
+    async def generate(self, request: ModelRequest) -> ModelResponse: ...
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta]: ...
+
+class GoogleModel:
+    def __init__(
+        self,
+        name: str,
+        *,
+        client: Client | AsyncClient | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        settings: ModelSettings | None = None,
+        structured_output: bool | None = None,
     ) -> None: ...
     @property
     def name(self) -> str: ...

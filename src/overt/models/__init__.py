@@ -11,11 +11,13 @@ from overt.message import Model, ModelRequest, ModelResponse, ModelSettings
 
 if TYPE_CHECKING:
     from overt.models.anthropic import AnthropicModel
+    from overt.models.google import GoogleModel
     from overt.models.openai import OpenAIModel
     from overt.models.openai_responses import OpenAIResponsesModel
 
 __all__ = (
     "AnthropicModel",
+    "GoogleModel",
     "Model",
     "ModelRequest",
     "ModelResponse",
@@ -28,6 +30,7 @@ __all__ = (
 
 _PROVIDERS = {
     "anthropic": ("AnthropicModel", "anthropic", "anthropic"),
+    "google": ("GoogleModel", "google", "google"),
     "openai": ("OpenAIModel", "openai", "openai"),
     "openai-responses": ("OpenAIResponsesModel", "openai_responses", "openai"),
 }
