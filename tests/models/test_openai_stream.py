@@ -194,7 +194,7 @@ async def test_an_endpoint_that_answers_whole_is_read_all_the_same(wire: Wire) -
 # ------------------------------------------------------------------ events out of bytes
 
 STREAM = (
-    "\ufeffdata: a\r\n\r\n: note\r\nevent: x\ndata:b\ndata:  ä🎉\n\rid: 1\n\nretry: 2\rdata: c\r\rdata: lost"
+    "\ufeffdata: a\r\n\r\n: note\r\nevent: x\r\ndata:b\r\ndata:  ä🎉\n\rid: 1\n\nretry: 2\rdata: c\r\rdata: lost"
 ).encode()
 EVENTS = [("", "a"), ("x", "b\n ä🎉"), ("", "c")]
 
