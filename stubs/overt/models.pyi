@@ -1,6 +1,8 @@
 from collections.abc import AsyncGenerator, Callable
 from typing import Literal
 
+from anthropic import AsyncAnthropic
+from anthropic.lib.vertex import AsyncAnthropicVertex
 from openai import AsyncOpenAI
 
 from overt import Model as Model
@@ -11,6 +13,29 @@ from overt import ModelSettings as ModelSettings
 
 def resolve(name: str) -> Model: ...
 def register(provider: str, factory: Callable[[str], Model]) -> None: ...
+
+class AnthropicModel:
+    def __init__(
+        self,
+        name: str,
+        *,
+        client: AsyncAnthropic | AsyncAnthropicVertex | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        settings: ModelSettings | None = None,
+        max_output_tokens: int = 16_384,
+        structured_output: bool = True,
+        cache: bool = False,
+    ) -> None: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def provider(self) -> str: ...
+    @property
+    def structured_output(self) -> bool: ...
+    def check(self) -> None: ...
+    async def generate(self, request: ModelRequest) -> ModelResponse: ...
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta]: ...
 
 class OpenAIModel:
     structured_output: bool

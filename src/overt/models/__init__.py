@@ -10,10 +10,12 @@ from overt.errors import DefinitionError
 from overt.message import Model, ModelRequest, ModelResponse, ModelSettings
 
 if TYPE_CHECKING:
+    from overt.models.anthropic import AnthropicModel
     from overt.models.openai import OpenAIModel
     from overt.models.openai_responses import OpenAIResponsesModel
 
 __all__ = (
+    "AnthropicModel",
     "Model",
     "ModelRequest",
     "ModelResponse",
@@ -25,6 +27,7 @@ __all__ = (
 )
 
 _PROVIDERS = {
+    "anthropic": ("AnthropicModel", "anthropic", "anthropic"),
     "openai": ("OpenAIModel", "openai", "openai"),
     "openai-responses": ("OpenAIResponsesModel", "openai_responses", "openai"),
 }

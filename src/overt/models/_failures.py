@@ -47,6 +47,7 @@ _KINDS = {
     504: "DeadlineExceededError",
     529: "OverloadedError",
 }
+_SPENT = frozenset({"contract_spend_limit_reached", "enforced_spend_limit_reached", "insufficient_quota"})
 _REQUEST_IDS = ("x-request-id", "request-id", "x-goog-request-id", "x-ms-request-id", "cf-ray")
 # Where providers say which tool they refuse: `tools[3].function…`, `tools.3.custom…`, `function_declarations[3]`.
 _TOOL_AT = re.compile(
@@ -99,7 +100,7 @@ def status_failure(
     told_to = head.get("x-should-retry")
     if told_to in ("true", "false"):
         retryable = told_to == "true"
-    elif "insufficient_quota" in (fields.get("code"), fields.get("type")):
+    elif not _SPENT.isdisjoint(map(str, (fields.get("code"), fields.get("type"), _detail_code(fields)))):
         retryable = False
     detail = redact(text, known)
     message = _error_fields(detail).get("message")
@@ -150,12 +151,16 @@ def error_body(
 _WORDS = {
     "api_error": 500,
     "authentication_error": 401,
+    "billing_error": 402,
     "internal_error": 500,
     "invalid_api_key": 401,
+    "invalid_request_error": 400,
+    "not_found_error": 404,
     "overloaded_error": 529,
     "permission_error": 403,
     "rate_limit_error": 429,
     "rate_limit_exceeded": 429,
+    "request_too_large": 413,
     "server_error": 500,
     "timeout_error": 504,
     "too_many_requests": 429,
@@ -326,6 +331,11 @@ def _error_fields(text: str) -> Mapping[str, object]:
     fields = cast("dict[str, object]", body)
     inner = fields.get("error")
     return cast("dict[str, object]", inner) if isinstance(inner, dict) else fields
+
+
+def _detail_code(fields: Mapping[str, object]) -> object:
+    details = fields.get("details")
+    return cast("dict[str, object]", details).get("error_code") if isinstance(details, dict) else None
 
 
 def _status(value: object) -> int | None:
