@@ -78,8 +78,8 @@ class AnthropicModel:
     Thinking, and whatever else only the API understands, is kept with the message and sent back with it unchanged, to
     the host it came from, as long as nothing it builds on is another: not the message itself, and not instructions,
     tools and messages before it. Otherwise it is left out, because the API would refuse the request, and where thinking
-    is `"disabled"`. With `{"type": "enabled"}` only the message itself has to be unchanged, as older models, which think
-    so, want it.
+    is `"disabled"`. With `{"type": "enabled"}` only the message itself has to be unchanged, as older models, which
+    think so, want it.
 
     A reply that pauses for a tool of the provider's own (`pause_turn`), or fills the context window, ends with
     `"length"`: it is no answer. One that is refused has the provider's words for it as its text, where it has no other.
