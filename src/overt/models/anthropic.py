@@ -77,8 +77,9 @@ class AnthropicModel:
 
     Thinking, and whatever else only the API understands, is kept with the message and sent back with it unchanged, to
     the host it came from, as long as nothing it builds on is another: not the message itself, and not instructions,
-    tools and messages before it. Otherwise it is left out, because the API would refuse the request. With
-    `{"type": "enabled"}` only the message itself has to be unchanged, as older models, which think so, want it.
+    tools and messages before it. Otherwise it is left out, because the API would refuse the request, and where thinking
+    is `"disabled"`. With `{"type": "enabled"}` only the message itself has to be unchanged, as older models, which
+    think so, want it.
 
     A reply that pauses for a tool of the provider's own (`pause_turn`), or fills the context window, ends with
     `"length"`: it is no answer. One that is refused has the provider's words for it as its text, where it has no other.
@@ -178,6 +179,7 @@ class AnthropicModel:
         """
         client = self._client or await self._own_client()
         body, prefix = self._converter.body(request, model=self._name, base=self._settings)
+        body.pop("stream", None)
         failure: ModelError
         try:
             response = await _post(client, body)
@@ -211,7 +213,6 @@ class AnthropicModel:
         body["stream"] = True
         reader = StreamReader(request, provider=self._provider, prefix=prefix)
         failure: ModelError | None = None
-        response: Response | None = None
         try:
             response = await _post(client, body)
             if response.is_success:
@@ -223,9 +224,6 @@ class AnthropicModel:
                 failure = _refusal(response, client, request)
         except (AnthropicError, HTTPError) as error:
             failure = _failure(error, client, request, usage=reader.usage)
-        finally:
-            if response is not None:
-                await response.aclose()
         if failure is not None:
             raise failure
 
