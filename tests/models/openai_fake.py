@@ -57,6 +57,8 @@ class Body(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
         for piece in self.pieces:
+            if self.closes:
+                return  # as a connection that is closed gives no more
             self.sent += 1
             yield piece
             if self.sent % 16 == 1:

@@ -35,7 +35,7 @@ from overt.models._failures import (
 )
 from overt.models._openai_pieces import Heard
 from overt.models._pool import Pool
-from overt.models._sse import Events
+from overt.models._sse import Events, chunks_of
 from overt.models._wire import Wire, wire_name
 
 __all__ = ("Answer", "Endpoint", "StreamReader")
@@ -259,7 +259,7 @@ class Endpoint:
                 return
             done = False
             events = Events()
-            async with aclosing(response.aiter_bytes()) as chunks:
+            async with aclosing(chunks_of(response.aiter_bytes(), response.aclose)) as chunks:
                 while not done:
                     try:
                         chunk = await anext(chunks)

@@ -1,14 +1,41 @@
 """Server-sent events out of bytes that may be cut anywhere.
 
-The clients' own streams leave async generators behind where they are left early, which trio warns of; so the bytes of an
-answer are read here.
+The clients' own streams leave async generators behind where they are left early, which trio warns of; so the bytes of
+an answer are read here.
 """
 
 from __future__ import annotations
 
-__all__ = ("Events",)
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+
+import anyio
+
+__all__ = ("Events", "chunks_of")
 
 _MAX_STRAY = 20_000
+_MAX_BUFFERED = 10_000
+
+
+async def chunks_of(
+    chunks: AsyncIterator[bytes], close: Callable[[], Awaitable[None]]
+) -> AsyncGenerator[bytes]:
+    """Yield the bytes of an answer; leaving closes it.
+
+    Args:
+        chunks: The bytes as the client gives them.
+        close: Closes the answer.
+    """
+    try:
+        async for chunk in chunks:
+            yield chunk
+    finally:
+        await close()
+        # Below are generators that nobody closes; trio warns of those that did not come to an end, so they are made to.
+        with anyio.CancelScope() as scope, suppress(Exception):
+            scope.cancel()
+            for _ in range(_MAX_BUFFERED):
+                await anext(chunks)
 
 
 class Events:

@@ -38,7 +38,7 @@ from overt.models._failures import (
     unreadable,
 )
 from overt.models._pool import Pool
-from overt.models._sse import Events
+from overt.models._sse import Events, chunks_of
 from overt.models._wire import Wire, wire_name
 
 __all__ = ("AnthropicModel",)
@@ -57,7 +57,6 @@ _SECRET_HEADERS = (
 _SECRET_NAMES = ("api_key", "auth_token", "webhook_key", "access_token", "project_id")
 _MAX_SHOWN = 50_000
 _DRAIN = 1.0
-_MAX_BUFFERED = 10_000
 
 
 class AnthropicModel:
@@ -309,7 +308,7 @@ async def _events(
     """
     events, seen, any_yet, done = Events(), bytearray(), False, False
     failure: ModelError | None = None
-    async with aclosing(_chunks(response)) as chunks:
+    async with aclosing(chunks_of(response.aiter_bytes(), response.aclose)) as chunks:
         while not done:
             try:
                 chunk = await anext(chunks)
@@ -341,21 +340,6 @@ async def _events(
     if wrong:
         raise error_body(wrong, text, headers=response.headers, secrets=secrets)
     raise unreadable("is no stream of events", text, headers=response.headers, secrets=secrets)
-
-
-async def _chunks(response: Response) -> AsyncGenerator[bytes]:
-    """Yield the bytes of an answer; leaving closes it."""
-    chunks = response.aiter_bytes()
-    try:
-        async for chunk in chunks:
-            yield chunk
-    finally:
-        await response.aclose()
-        # Below are generators that nobody closes; trio warns of those that did not come to an end, so they are made to.
-        with anyio.CancelScope() as scope, suppress(Exception):
-            scope.cancel()
-            for _ in range(_MAX_BUFFERED):
-                await anext(chunks)
 
 
 def _event(

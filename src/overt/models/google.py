@@ -9,6 +9,7 @@ import re
 import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
@@ -34,7 +35,7 @@ from overt.models._failures import (
 from overt.models._google_reply import Reader, error_of
 from overt.models._google_wire import Converter, function_name, version_of
 from overt.models._pool import Pool
-from overt.models._sse import Events
+from overt.models._sse import Events, chunks_of
 from overt.models.assemble import Assembler
 
 __all__ = ("GoogleModel",)
@@ -449,15 +450,10 @@ async def _authorised(api: _Api) -> None:
         await to_thread.run_sync(api._access_token)
 
 
-async def _chunks(response: Any) -> AsyncGenerator[bytes]:
+def _chunks(response: Any) -> AsyncGenerator[bytes]:
     # Of httpx2 and httpx, else of aiohttp.
     parts = response.aiter_bytes() if hasattr(response, "aiter_bytes") else response.content.iter_any()
-    try:
-        async for part in parts:
-            yield part
-    finally:
-        if isinstance(parts, AsyncGenerator):
-            await cast("AsyncGenerator[bytes]", parts).aclose()
+    return chunks_of(parts, partial(_close, response))
 
 
 async def _close(response: Any) -> None:
