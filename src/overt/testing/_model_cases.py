@@ -179,6 +179,7 @@ _REPLIES = (
         name="structured",
         says='The answer `{"city":"Oslo"}`, as the provider gives an answer by a schema.',
         text=OUTPUT,
+        free=frozenset({"text"}),
     ),
     ModelCase(
         name="final_call",

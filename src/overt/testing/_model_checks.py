@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Final, Literal, Protocol, TypeVar, cast, final
 
@@ -42,7 +43,7 @@ __all__ = (
 
 ValueT = TypeVar("ValueT")
 
-WIDTHS: Final = (None, 1, 7, 64)
+WIDTHS: Final = (None, 7)
 """Bytes of a piece in which a reply arrives: as the provider would send it, and cut anywhere."""
 
 LOOK: Final = ToolSpec(
@@ -259,7 +260,14 @@ def _leaves(value: JsonValue, at: str) -> Iterator[tuple[str, JsonValue]]:
 
 
 def unsent(opaque: Mapping[str, JsonValue], body: JsonValue) -> list[str]:
-    """Return the texts within opaque parts that are not in a body; single characters, and names, are not looked for."""
+    """Return the texts within opaque parts that are not in a body.
+
+    Words and hexadecimal numbers are not looked for: an adapter may note things of its own beside the provider's.
+    """
     sent = [leaf for _, leaf in leaves(body) if isinstance(leaf, str)]
-    kept = [leaf for at, leaf in leaves(dict(opaque)) if at and isinstance(leaf, str) and len(leaf) > 1]
-    return [text for text in kept if not any(text in other for other in sent)]
+    kept = [leaf for at, leaf in leaves(dict(opaque)) if at and isinstance(leaf, str)]
+    telling = [text for text in kept if not text.isidentifier() and not _HEX.fullmatch(text)]
+    return [text for text in telling if not any(text in other for other in sent)]
+
+
+_HEX = re.compile("[0-9a-f-]*")

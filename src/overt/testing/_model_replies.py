@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import cast
 
@@ -64,6 +65,8 @@ def _reads(name: str) -> Callable[[ModelBench], Awaitable[None]]:
                 reply = await get(request)
                 _compare(reply, case)
                 _MORE.get(name, _nothing_more)(reply)
+                if name in ("missing_id", "empty_id"):
+                    reply = _without_ids(reply)
                 whole = whole or reply
                 expect(reply, whole, "compared with the whole reply")
             except AssertionError as error:
@@ -86,6 +89,12 @@ def _nothing_more(_: ModelResponse) -> None:
     pass
 
 
+def _without_ids(reply: ModelResponse) -> ModelResponse:
+    """Where the provider gave no ids, those that are made up may be others each time."""
+    calls = tuple(call.model_copy(update={"id": ""}) for call in reply.message.tool_calls)
+    return reply.model_copy(update={"message": reply.message.model_copy(update={"tool_calls": calls})})
+
+
 def _two_ids(reply: ModelResponse) -> None:
     expect(len({call.id for call in reply.message.tool_calls}), 2, "different ids")
 
@@ -99,10 +108,12 @@ def _is_cut_off(reply: ModelResponse) -> None:
 
 
 def _is_cut_call(reply: ModelResponse) -> None:
-    calls = reply.message.tool_calls
-    for index, call in enumerate(calls):
-        truth(index in reply.invalid_arguments, "half of the arguments is not in invalid_arguments")
-        expect(call.arguments, {}, "arguments of the call that was cut off")
+    for call in reply.message.tool_calls:
+        expect(dict(call.arguments), {}, "arguments of the call that was cut off")
+
+
+def _is_answer(reply: ModelResponse) -> None:
+    expect(json.loads(reply.message.text), {"city": "Oslo"}, "the answer")
 
 
 def _is_bad_call(reply: ModelResponse) -> None:
@@ -127,6 +138,7 @@ _MORE: dict[str, Callable[[ModelResponse], None]] = {
     "cached_usage": _is_split,
     "calls": _two_ids,
     "reasoning_call": _reasons,
+    "structured": _is_answer,
     "truncated": _is_cut_off,
     "truncated_call": _is_cut_call,
 }
@@ -257,7 +269,7 @@ async def _streams_in_any_pieces(bench: ModelBench) -> None:
     for name in ("text", "calls"):
         case = MODEL_CASES[name]
         whole = await bench.model(case).generate(ask())
-        for width in (1, 2, 3, 4, 5, 6, 11, 10**6):
+        for width in (1, 3, 64, 10**6):
             streamed = await assembled(bench.model(case, pieces=width))(ask())
             expect(streamed, whole, f"{name} in pieces of {width}")
 
@@ -323,7 +335,7 @@ async def _lets_cancellation_through(bench: ModelBench) -> None:
 
 
 async def _answers_many_at_once(bench: ModelBench) -> None:
-    case, count = MODEL_CASES["text"], 20
+    case, count = MODEL_CASES["text"], 10
     model = bench.model(*[case] * count)
     texts: list[str] = []
 

@@ -133,7 +133,7 @@ def _part(part: ImagePart | FilePart, needle: str) -> Callable[[ModelBench], Awa
 
 
 async def _carries_reasoning(bench: ModelBench) -> None:
-    reply = await bench.model(MODEL_CASES["reasoning_call"]).generate(ask())
+    reply = await bench.model(MODEL_CASES["reasoning_call"]).generate(ask(SYSTEM, USER))
     message = reply.message
     truth(message.opaque, "a reply whose reasoning has to be sent back has no opaque parts")
     (call,) = message.tool_calls
@@ -158,10 +158,8 @@ def _setting(settings: ModelSettings, *needles: JsonValue) -> Callable[[ModelBen
         for needle in needles:
             values = [leaf for _, leaf in leaves(found)]
             truth(needle in values, f"{needle!r} is not in the body")
-        new = {key for key, _ in leaves(found)} - {key for key, _ in leaves(plain)}
         same = await asked_with(bench, replace(ask(SYSTEM, USER), settings=ModelSettings()))
         expect(same, plain, "the body where no setting is set")
-        truth(new or needles, "no field of the body says it")
 
     return body
 

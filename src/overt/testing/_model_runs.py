@@ -11,12 +11,12 @@ from pydantic import BaseModel
 
 from overt.agent import Agent
 from overt.context import ToolContext
+from overt.journal.memory import MemoryStore
 from overt.message import AssistantMessage, Model, ToolMessage
 from overt.policy import ResumePolicy
 from overt.request import Answer
 from overt.result import Status, TaskResult
 from overt.runtime import Runtime
-from overt.stores import MemoryStore
 from overt.testing._model_cases import MODEL_CASES
 from overt.testing._model_checks import ModelBench, ModelCheck, Needs, expect, leaves, truth, unsent
 from overt.testing._model_mock import mock_of
