@@ -1,4 +1,4 @@
-"""Writes the table of what models are checked for: `conformance_table.py` writes it, `conformance_table.py check` compares.
+"""Writes the table of what models are checked for; `conformance_table.py check` compares it.
 
 A cell has a ✓ where `tests/conformance/test_models.py` runs the check, and a number where it is left out, with the
 reason below: the tests and the table are made from the same lists.

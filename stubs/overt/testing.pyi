@@ -238,7 +238,7 @@ class CassetteError(OvertError): ...
 class Cassette:
     mode: Literal["record", "replay"]
     name: str
-    provider: str | None
+    provider: str
     structured_output: bool
     def __init__(
         self,

@@ -53,7 +53,7 @@ class Column:
 
 
 class _OneModel:
-    """A bench for what is asked of a model before it is used; making one anew each time takes longer than the checks."""
+    """A bench for what is asked of a model before it is used: one model is enough for that."""
 
     def __init__(self, inner: ModelBench) -> None:
         self.not_applicable = inner.not_applicable

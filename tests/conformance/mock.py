@@ -28,7 +28,7 @@ class MockBench:
             "does_not_retry_by_itself": _SCRIPTED,
             "bad_request": _SCRIPTED,
             "denied": _SCRIPTED,
-            "rate_limited": _SCRIPTED,
+            "reports_the_wait_of_a_rate_limit": _SCRIPTED,
             "unreachable": _SCRIPTED,
             "cut_off": _SCRIPTED,
             "sends_no_empty_message": _KEPT,

@@ -64,7 +64,9 @@ async def test_what_is_left_out_cannot_be_done(column: Column, name: str) -> Non
 
 @pytest.fixture
 def tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("conformance_table", ROOT / "tools" / "conformance_table.py")
+    spec = importlib.util.spec_from_file_location(
+        "conformance_table", ROOT / "tools" / "conformance_table.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

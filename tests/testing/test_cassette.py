@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 from pydantic import BaseModel
+from tests.testing.plain import PlainBench, PlainModel
 
 from overt import (
     Agent,
@@ -30,7 +32,17 @@ from overt import (
     tool,
 )
 from overt.errors import DefinitionError, ModelError
-from overt.testing import Cassette, CassetteError, Gate, MockModel, call, say
+from overt.models import register
+from overt.testing import (
+    MODEL_CHECKS,
+    Cassette,
+    CassetteError,
+    Gate,
+    MockModel,
+    ModelCase,
+    call,
+    say,
+)
 
 pytestmark = pytest.mark.anyio
 ONE_LOOP = pytest.mark.parametrize("anyio_backend", ["asyncio"])
@@ -122,7 +134,7 @@ async def test_the_file_is_for_people(tmp_path: Path) -> None:
     asks = f'{{"message": {{"tool_calls": [{theirs}]}}, "usage": {usage}, "finish_reason": "tool_calls"'
     says = f'{{"message": {{"text": "It rains, wörld 🎉."}}, "usage": {last}'
     assert path.read_text("utf-8").splitlines() == [
-        '{"cassette": 1, "model": "mock", "provider": null, "structured_output": false}',
+        '{"cassette": 1, "model": "mock", "provider": "", "structured_output": false}',
         f'{{"tool": "look", "name": "look", "description": "Look at a square.", "input_schema": {schema}}}',
         '{"call": 1, "agent": "scout", "tools": ["look"], "messages": 2}',
         '{"message": {"role": "system", "text": "Look twice."}}',
@@ -224,6 +236,54 @@ async def test_a_model_that_does_not_stream_is_recorded_whole(tmp_path: Path) ->
         assert "".join([delta.text or "" for delta in await pieces(recording, ask())]) == "yes"
     with Cassette(tmp_path / "c.jsonl") as replay:
         assert (await replay.generate(ask())).message.text == "yes"
+
+
+class Twice:
+    """A model that is recorded and then replayed, at every call."""
+
+    structured_output = True
+
+    def __init__(self, inner: PlainModel, folder: Path) -> None:
+        self.inner = inner
+        self.folder = folder
+
+    @property
+    def name(self) -> str:
+        return "plain"
+
+    def new_file(self) -> Path:
+        return self.folder / f"{len(names(self.folder))}.jsonl"
+
+    async def generate(self, request: ModelRequest) -> ModelResponse:
+        path = self.new_file()
+        with Cassette(path, model=self.inner) as recording, suppress(ModelError):
+            await recording.generate(request)
+        with Cassette(path) as replay:
+            return await replay.generate(request)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta]:
+        path = self.new_file()
+        with Cassette(path, model=self.inner) as recording, suppress(ModelError):
+            await pieces(recording, request)
+        with Cassette(path) as replay:
+            async for delta in replay.stream(request):
+                yield delta
+
+
+class TwiceBench(PlainBench):
+    folder: Path
+
+    def model(self, *cases: ModelCase, pieces: int | None = None) -> Any:
+        return Twice(super().model(*cases, pieces=pieces), self.folder)
+
+
+@ONE_LOOP
+async def test_a_replay_does_what_is_asked_of_every_model(tmp_path: Path) -> None:
+    TwiceBench.folder = tmp_path
+    for check in MODEL_CHECKS:
+        if check.why_not(TwiceBench()) is None and not check.name.startswith(("sends_", "offers_")):
+            await check(TwiceBench)
+    assert len(names(tmp_path)) > 100
 
 
 # ------------------------------------------------------------------ which reply
@@ -605,6 +665,12 @@ async def test_keys_in_settings_are_not_written(tmp_path: Path) -> None:
     assert b"sk-live" not in path.read_bytes()
     with Cassette(path) as replay:
         await replay.generate(ask(settings=settings))
+    large = ModelSettings(extra={"api_key": "sk-live-0123456789abcdef", "text": "x" * 60_000})
+    with Cassette(path, model=script(), mode="record") as recording:
+        await recording.generate(ask(settings=large))
+    assert b"sk-live" not in path.read_bytes()
+    with Cassette(path) as replay:
+        await replay.generate(ask(settings=large))
 
 
 # ------------------------------------------------------------------ what is refused
@@ -686,6 +752,17 @@ def test_what_may_not_be_recorded_is_said_before_anything_is_asked(
     with pytest.raises(CassetteError, match="was recorded from 'mock', not from 'gpt-5-mini'"):
         Cassette(recorded, model="openai:gpt-5-mini")
     assert Cassette(recorded, model="no-such-provider:mock").mode == "replay"
+    register("kit", lambda _: script())
+    named = tmp_path / "named.jsonl"
+
+    async def record() -> None:
+        with Cassette(named, model="kit:any") as recording:
+            await recording.generate(ask())
+
+    anyio.run(record)
+    assert Cassette(named, model="kit:any").name == "mock"
+    with pytest.raises(CassetteError, match="was recorded from 'kit:any', not from 'other:any'"):
+        Cassette(named, model="other:any")
     for value, refused in (("true", True), ("1", True), ("false", False), ("", False)):
         monkeypatch.setenv("CI", value)
         if refused:

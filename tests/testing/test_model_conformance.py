@@ -262,7 +262,7 @@ class TriesAgain(PlainModel):
             raise
 
 
-@fails("reports_the_wait_of_a_rate_limit", "does_not_retry_by_itself")
+@fails("reports_the_wait_of_a_rate_limit", "does_not_retry_by_itself", "waits_as_long_as_it_is_told")
 class KeepsNothingOfAnError(PlainModel):
     def refuse(self, answer: Any, text: str) -> None:
         if answer.status != 200:

@@ -79,8 +79,7 @@ class Questions:
             rest["model"] = request.model
         settings = cast("Fields", request.settings.model_dump(mode="json", exclude_defaults=True))
         if settings:
-            # `extra` is the one place of a request where a key might be.
-            rest["settings"] = json.loads(without_secrets(json.dumps(settings, ensure_ascii=False)))
+            rest["settings"] = _public(settings)
         if request.output_schema is not None:
             rest["output_schema"] = _plain(dict(request.output_schema))
         return Asked(
@@ -139,6 +138,17 @@ class Questions:
                 "Cassette: redact has to return a text, and leave what it has returned alone"
             )
         return made
+
+
+def _public(settings: Fields) -> JsonValue:
+    """Return settings without what looks like a credential: `extra` is the one place of a request for one."""
+    text = json.dumps(settings, ensure_ascii=False)
+    try:
+        made: JsonValue = json.loads(without_secrets(text))
+    except ValueError:
+        # Too long to be looked through.
+        return {"sha256": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()}
+    return made
 
 
 def _shorter(value: JsonValue) -> JsonValue:

@@ -85,8 +85,10 @@ class Tape:
     """All of a cassette."""
 
     model: str
-    provider: str | None
+    provider: str
     structured_output: bool
+    written: str = ""
+    """The name it was given by, such as `"openai:gpt-5-mini"`; empty where it was given itself."""
     calls: list[Recorded] = field(default_factory=list)
 
 
@@ -160,6 +162,8 @@ def write_tape(path: Path, tape: Tape) -> None:
 
 def _lines(tape: Tape) -> Iterator[str]:
     head: Fields = {"cassette": VERSION, "model": tape.model, "provider": tape.provider}
+    if tape.written:
+        head["written"] = tape.written
     yield encode({**head, "structured_output": tape.structured_output})
     tools: dict[str, str] = {}
     ends: dict[str, int] = {}
@@ -347,9 +351,9 @@ class _Reader:
                 "or record it again"
             )
         model, provider, native = (fields.get(key) for key in ("model", "provider", "structured_output"))
-        if not isinstance(model, str) or not (provider is None or isinstance(provider, str)):
+        if not isinstance(model, str) or not isinstance(provider, str):
             raise _Wrong("model or provider is missing")
-        return Tape(model, provider, native is True)
+        return Tape(model, provider, native is True, _text(fields.get("written", "")))
 
     def _begin(self, calls: Sequence[Recorded], fields: Fields) -> None:
         if fields.pop("call") != len(calls) + 1:

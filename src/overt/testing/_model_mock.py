@@ -39,8 +39,13 @@ def response_of(case: ModelCase) -> ModelResponse:
     """
     if case.fails:
         status = None if case.status == 200 else case.status
+        wait = case.headers.get("retry-after")
         raise ModelError(
-            f"scripted: {case.name}", status_code=status, retryable=status is not None and status >= 429
+            f"scripted: {case.name}",
+            status_code=status,
+            retryable=status is not None and status >= 429,
+            retry_after=None if wait is None else float(wait),
+            request_id=case.headers.get("x-request-id"),
         )
     calls: list[ToolCall] = []
     invalid: dict[int, str] = {}

@@ -13,13 +13,14 @@ from overt.agent import Agent
 from overt.context import ToolContext
 from overt.journal.memory import MemoryStore
 from overt.message import AssistantMessage, Model, ToolMessage
-from overt.policy import ResumePolicy
+from overt.policy import ResumePolicy, RetryPolicy
 from overt.request import Answer
 from overt.result import Status, TaskResult
 from overt.runtime import Runtime
 from overt.testing._model_cases import MODEL_CASES
 from overt.testing._model_checks import ModelBench, ModelCheck, Needs, expect, leaves, truth, unsent
 from overt.testing._model_mock import mock_of
+from overt.testing.clock import VirtualClock
 from overt.tool import ToolResult, pending, tool
 
 __all__ = ("RUN_CHECKS",)
@@ -108,6 +109,30 @@ async def _fails_and_recovers(scene: _Scene) -> tuple[TaskResult[Any], Runtime[A
     expect((result.status, result.usage.unreported_calls), (Status.ERROR, 1), "after the provider has failed")
     expect(None if result.error is None else result.error.source, "model", "source of the error")
     return await runtime.recover(), runtime
+
+
+async def _waits(scene: _Scene) -> tuple[TaskResult[Any], Runtime[Any]]:
+    """Run where the provider asks to wait for seven seconds, on a clock that is moved."""
+    clock = VirtualClock()
+    retry = RetryPolicy(max_retries=1, base=0, jitter=0)
+    runtime = Runtime(scene.agent(), store=scene.store, clock=clock, retry=retry)
+    results: list[TaskResult[Any]] = []
+    early: list[TaskResult[Any]] | None = None
+
+    async with anyio.create_task_group() as tasks:
+
+        async def run() -> None:
+            results.append(await runtime.run(PROMPT))
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(run)
+        await clock.wait_for_sleepers()
+        await clock.advance(6.5)
+        early = [*results]
+        await clock.advance(1)
+        await anyio.sleep_forever()
+    expect(early, [], "results before the provider may be asked again (None: nothing waited)")
+    return results[0], runtime
 
 
 def _outcome(result: TaskResult[Any], runtime: Runtime[Any]) -> dict[str, object]:
@@ -282,5 +307,12 @@ RUN_CHECKS = (
         "web_page",
         "text",
         play=_fails_and_recovers,
+    ),
+    _check(
+        "waits_as_long_as_it_is_told",
+        "a run waits as long as the provider asks, and makes the call again",
+        "rate_limited",
+        "text",
+        play=_waits,
     ),
 )

@@ -56,9 +56,10 @@ class Cassette:
     it, and also where replies were left over.
 
     **What is recorded.** Requests, replies with usage and finish reasons, pieces of those that were streamed, and
-    `ModelError`s as values. Never keys or headers, of which a request has none. A call that is cancelled, or raises
-    anything else, leaves nothing. The file is written whole when the block ends, and not at all if it raises. It is one
-    line of JSON for a message, a piece or a reply; a transcript that goes on is not repeated.
+    `ModelError`s as values; a run that retried retries again, after the same wait, on its clock. Never keys or headers,
+    of which a request has none. A call that is cancelled, or raises anything else, leaves nothing. The file is written
+    whole when the block ends, and not at all if it raises. It has a line of JSON for each message, piece and reply; a
+    transcript that goes on is not repeated.
 
     A reply that was recorded whole is streamed in pieces of 16 characters, and a stream is put together where the whole
     is asked for. Works on asyncio and on trio, and for many runs at once. One object is for one test.
@@ -66,7 +67,7 @@ class Cassette:
     Args:
         path: The file. Folders are made when it is written.
         model: What is recorded: a model, or a name for `overt.models.resolve`. Not asked, and of a name not even made,
-            in a replay; there it only has to have the name that was recorded.
+            in a replay; there it only has to be the one that was recorded, by its name.
         mode: `"record"` replaces the file; `"replay"` needs it. `"auto"` replays a file that is there, and records
             where there is none, unless the environment variable `CI` is set.
         redact: Applied to every text of messages and replies: what is recorded is what it returns, and so is what is
@@ -76,7 +77,7 @@ class Cassette:
 
     Attributes:
         name: Name of the recorded model.
-        provider: Its provider, for prices; `None` where it has none.
+        provider: Its provider, for prices; empty where it has none.
         structured_output: Whether it honours `ModelRequest.output_schema`.
         mode: `"record"` or `"replay"`: what it does.
 
@@ -106,7 +107,7 @@ class Cassette:
         self.mode: Literal["record", "replay"] = _mode(self._path, mode, model is not None)
         if self.mode == "replay":
             self._tape = read_tape(self._path)
-            _same_model(self._path, self._tape.model, model)
+            _same_model(self._path, self._tape, model)
         else:
             if model is None:
                 raise DefinitionError(f"Cassette {self._path}: give the model= that is to be recorded")
@@ -114,11 +115,12 @@ class Cassette:
             provider: object = getattr(self._source, "provider", None)
             self._tape = Tape(
                 self._source.name,
-                provider if isinstance(provider, str) else None,
+                provider if isinstance(provider, str) else "",
                 bool(getattr(self._source, "structured_output", False)),
+                model if isinstance(model, str) else "",
             )
         self.name: str = self._tape.model
-        self.provider: str | None = self._tape.provider
+        self.provider: str = self._tape.provider
         self.structured_output: bool = self._tape.structured_output
 
     @property
@@ -323,11 +325,16 @@ def _mode(
     return "record"
 
 
-def _same_model(path: Path, recorded: str, model: Model | str | None) -> None:
+def _same_model(path: Path, tape: Tape, model: Model | str | None) -> None:
     """See that a model is the one that was recorded."""
     if model is None:
         return
-    name = model.partition(":")[2] if isinstance(model, str) else model.name
+    recorded, name = tape.model, model if isinstance(model, str) else model.name
+    if isinstance(model, str) and tape.written:
+        recorded = tape.written
+    elif isinstance(model, str):
+        # What a name is made into has the rest of it for its name.
+        name = model.partition(":")[2]
     if name != recorded:
         raise CassetteError(
             f"cassette {path} was recorded from {recorded!r}, not from {name!r}: delete the file and record it again"
