@@ -6,7 +6,8 @@ import httpx2
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
-from tests.models.openai_fake import KEY, OpenAIWire
+from tests.conformance.openai import ChatWire
+from tests.models.openai_fake import KEY
 
 from overt.message import Model
 from overt.models import PydanticAIModel
@@ -18,7 +19,7 @@ class BridgeWire:
     """The replies are OpenAI's, the model between them and us is pydantic-ai's."""
 
     def __init__(self) -> None:
-        self._wire = OpenAIWire()
+        self._wire = ChatWire()
 
     def body(self, case: str) -> bytes:
         return self._wire.body(case)

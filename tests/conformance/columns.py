@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 from tests.conformance.bridge import BridgeWire
-from tests.conformance.compatible import CompatibleWire
 from tests.conformance.http import HttpBench, Wire
 from tests.conformance.mock import MockBench
+from tests.conformance.openai import ChatWire, CompatibleWire, ItemsWire
 from tests.models.anthropic_fake import AnthropicWire
 from tests.models.google_fake import GoogleWire
-from tests.models.openai_fake import OpenAIWire
-from tests.models.responses_fake import ResponsesWire
 
 from overt.message import Model
 from overt.testing import MODEL_CASES, MODEL_CHECKS, ModelBench, ModelCase, ModelCheck
@@ -79,7 +77,7 @@ COLUMNS = (
     Column(
         "OpenAI chat",
         _http(
-            OpenAIWire,
+            ChatWire,
             says_that_a_result_is_an_error=_NO_ERRORS,
             sends_file_by_url=_DATA_ONLY,
         ),
@@ -95,7 +93,7 @@ COLUMNS = (
     Column(
         "OpenAI Responses",
         _http(
-            ResponsesWire,
+            ItemsWire,
             says_that_a_result_is_an_error=_NO_ERRORS,
             sends_stop="the API has no stop sequences",
         ),

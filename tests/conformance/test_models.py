@@ -45,7 +45,22 @@ async def test_models(column: Column, check: ModelCheck) -> None:
     await check(column.make)
 
 
-@pytest.mark.parametrize(("column", "check"), on_trio, ids=named(on_trio))
+# Of a stream that has ended, pydantic-ai leaves generators of the client under it to the collector. Nothing stays open.
+LEFT = "ignore:Exception ignored in. <async_generator object:pytest.PytestUnraisableExceptionWarning"
+
+
+@pytest.mark.parametrize(
+    ("column", "check"),
+    [
+        pytest.param(
+            column,
+            check,
+            marks=[pytest.mark.filterwarnings(LEFT)] if column.name == "pydantic-ai" else [],
+        )
+        for column, check in on_trio
+    ],
+    ids=named(on_trio),
+)
 @pytest.mark.parametrize("anyio_backend", ["trio"])
 async def test_models_on_trio(column: Column, check: ModelCheck) -> None:
     await check(column.make)

@@ -438,6 +438,18 @@ async def test_a_request_that_was_not_recorded_says_what_differs(
 
 
 @ONE_LOOP
+async def test_of_two_that_are_as_near_the_unused_one_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "c.jsonl"
+    with Cassette(path, model=MockModel(lambda _: say("1"))) as recording:
+        await recording.generate(ask("one"))
+        await recording.generate(ask("two"))
+    replay = Cassette(path)
+    await replay.generate(ask("one"))
+    with pytest.raises(ModelError, match="Nearest is call 2"):
+        await replay.generate(ask("three"))
+
+
+@ONE_LOOP
 async def test_a_long_text_is_shown_where_it_differs(tmp_path: Path) -> None:
     path = tmp_path / "c.jsonl"
     with Cassette(path, model=MockModel(lambda _: say("1"))) as recording:
@@ -646,6 +658,18 @@ async def test_a_stream_that_breaks_is_redacted_too(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="broke off"):
         await read_on(Cassette(path, redact=hide), ask(), said)
     assert "".join(said) == "I know «name» we"
+
+
+@ONE_LOOP
+async def test_a_stream_without_an_end_has_none_in_the_replay(tmp_path: Path) -> None:
+    class Endless(Real):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta]:
+            yield ModelDelta(text="I know Alice")
+
+    with Cassette(tmp_path / "c.jsonl", model=Endless(), redact=hide) as recording:
+        await pieces(recording, ask())
+    with pytest.raises(ModelError, match="without a finish reason"):
+        await Cassette(tmp_path / "c.jsonl", redact=hide).generate(ask())
 
 
 @ONE_LOOP

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -143,20 +142,15 @@ def write_tape(path: Path, tape: Tape) -> None:
     """Write a cassette in the place of the one that is there, whole or not at all."""
     text = "".join(f"{line}\n" for line in _lines(tape))
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+        with beside.open("x", encoding="utf-8", newline="\n") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        # `mkstemp` leaves the file to its owner alone.
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(name).chmod(0o666 & ~umask)
-        Path(name).replace(path)
+        beside.replace(path)
     except BaseException:
-        with suppress(FileNotFoundError):
-            Path(name).unlink()
+        beside.unlink(missing_ok=True)
         raise
 
 

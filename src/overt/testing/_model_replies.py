@@ -150,7 +150,7 @@ _REPLIES = {
     "reasoning_call": "reasoning beside a call is kept",
     "structured": "an answer by a JSON schema",
     "truncated": "a reply the output limit cut off says so",
-    "truncated_call": "a call the output limit cut off is kept as text, never completed",
+    "truncated_call": "a call the output limit cut off is never completed",
     "refusal": "a refusal is told from an answer",
     "filtered": "a reply the content filter ended says so",
     "empty": "an empty reply is one",
