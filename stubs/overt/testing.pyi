@@ -1,12 +1,14 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from types import EllipsisType
-from typing import Final, Literal, Never, TypeAlias, final
+from pathlib import Path
+from types import EllipsisType, TracebackType
+from typing import Final, Literal, Never, Protocol, Self, TypeAlias, final
 
 from pydantic import JsonValue
 
 from overt import Clock, Model, ModelDelta, ModelRequest, ModelResponse, Store, Usage
+from overt.errors import OvertError
 from overt.stores import Change, Claim, OpenRequest, Owner, Record, RunInfo, StoreWrapper
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,4 +179,83 @@ STORE_REOPEN_CHECKS: Final[tuple[StoreCheck, ...]]
 async def store_conformance(
     make_store: Callable[[], Store], *, reopen: Callable[[Store], Store] | None = None
 ) -> None: ...
-async def model_conformance(make_model: Callable[[], Model]) -> None: ...
+
+@dataclass(frozen=True, kw_only=True)
+class CaseCall:
+    tool: str = "look"
+    arguments: str = '{"at":"A1"}'
+    id: str | None = "call_a"
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCase:
+    name: str
+    says: str
+    text: str = ""
+    calls: tuple[CaseCall, ...] = ()
+    reasoning: str | None = None
+    finish: Literal["stop", "tool_calls", "length", "content_filter", "refusal", "unknown"] = "stop"
+    raw_finish: str | None = None
+    usage: Usage | None = ...
+    free: frozenset[Literal["text", "calls", "finish"]] = ...
+    status: int = 200
+    headers: Mapping[str, str] = ...
+    body: str | None = None
+    fails: bool = False
+
+class ModelBench(Protocol):
+    @property
+    def not_applicable(self) -> Mapping[str, str]: ...
+    def model(self, *cases: ModelCase, pieces: int | None = None) -> Model: ...
+    def sent(self) -> Sequence[JsonValue]: ...
+    def unclosed(self) -> int: ...
+
+@final
+class ModelCheck:
+    name: Final[str]
+    says: Final[str]
+    cases: Final[tuple[str, ...]]
+    needs: Final[Literal["stream", "schema", "call"] | None]
+    def __init__(
+        self,
+        body: Callable[[ModelBench], Awaitable[None]],
+        *,
+        name: str,
+        says: str,
+        cases: Sequence[str],
+        needs: Literal["stream", "schema", "call"] | None = None,
+    ) -> None: ...
+    def why_not(self, bench: ModelBench) -> str | None: ...
+    async def __call__(self, make_bench: Callable[[], ModelBench]) -> None: ...
+
+MODEL_CASES: Final[Mapping[str, ModelCase]]
+MODEL_CHECKS: Final[tuple[ModelCheck, ...]]
+
+async def model_conformance(make_bench: Callable[[], ModelBench]) -> Mapping[str, str]: ...
+
+class CassetteError(OvertError): ...
+
+@final
+class Cassette:
+    mode: Literal["record", "replay"]
+    name: str
+    provider: str
+    structured_output: bool
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        model: Model | str | None = None,
+        mode: Literal["auto", "record", "replay"] = "auto",
+        redact: Callable[[str], str] | None = None,
+        allow_unused: bool = False,
+    ) -> None: ...
+    @property
+    def unused(self) -> tuple[str, ...]: ...
+    @property
+    def missed(self) -> tuple[str, ...]: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    async def generate(self, request: ModelRequest) -> ModelResponse: ...
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta]: ...

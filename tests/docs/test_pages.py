@@ -25,6 +25,7 @@ DOCS = ROOT / "docs"
         ("operations", 9),
         ("data", 3),
         ("upgrades", 4),
+        ("models", 4),
     ],
 )
 def test_every_block_of_a_page(
