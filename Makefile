@@ -5,6 +5,7 @@
 # fix     let ruff repair and format what it can
 # bench   run the benchmarks
 # torture kill, stop and race processes for some minutes; tests/torture/__main__.py says how to steer it
+# npm     install the programs from npm that tests talk to; `make test` does it
 # clean   remove everything that was built
 #
 # Any gate can be called by its own name: make mypy
@@ -12,6 +13,7 @@
 BIN := .venv/bin
 RUNTIME := .venv/.runtime
 DEV := .venv/.dev
+NODE := .venv/.node
 export NO_MKDOCS_2_WARNING := 1
 export DISABLE_MKDOCS_2_WARNING := true
 # Type checkers and linters must see this environment, whatever is active outside.
@@ -27,7 +29,7 @@ TYPED := $(shell for d in src tests examples tools benchmarks; do \
 	[ -z "$$(find $$d -name '*.py' 2>/dev/null | head -n 1)" ] || echo $$d; done)
 PENDING := $(shell grep -cvE '^[[:space:]]*(\#|$$)' stubs/pending.txt)
 
-.PHONY: demo test check docs bench torture fix clean env pytest wheel $(GATES)
+.PHONY: demo test check docs bench torture fix clean env npm pytest wheel $(GATES)
 .DELETE_ON_ERROR:
 
 demo: $(RUNTIME)
@@ -54,6 +56,8 @@ clean:
 
 env: $(DEV)
 
+npm: $(NODE)
+
 fix: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -61,7 +65,7 @@ fix: $(DEV)
 wheel: $(DEV)
 	$(BIN)/python tools/check_wheel.py
 
-pytest: $(DEV)
+pytest: $(DEV) $(NODE)
 	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal $(ARGS)
 
 lint: $(DEV)
@@ -104,3 +108,7 @@ $(RUNTIME): pyproject.toml tools/make-env tools/find-python
 $(DEV): pyproject.toml tools/make-env tools/find-python
 	@tools/make-env dev
 	@touch $(RUNTIME) $@
+
+# Where it cannot be done the tests that need it are skipped, and the next call tries again; CI fails.
+$(NODE): tools/npm/package.json tools/npm.py | $(DEV)
+	@{ $(BIN)/python -m tools.npm && touch $@; } || [ -z "$$OVERT_REQUIRE_NPM$$CI" ]
