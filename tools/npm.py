@@ -1,6 +1,6 @@
-"""Programs from npm that tests talk to: `python -m tools.npm` installs what `tools/npm/package.json` pins into `.venv/node`.
+"""Programs from npm that tests talk to: `python -m tools.npm` installs what `tools/npm/package.json` pins.
 
-Node.js and npm are those of the environment (basedpyright brings them), else those on PATH. Without either nothing is
+They go into `.venv/node`. Node.js and npm are those of the environment, else those on PATH. Without either nothing is
 installed and the tests that need a program are skipped; where OVERT_REQUIRE_NPM is set, that is a failure.
 """
 
