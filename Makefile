@@ -1,4 +1,4 @@
-# demo    run the demo (installs only what a user needs)
+# demo    run the demo, then over the wire through each provider's client (installs only what a user needs)
 # test    every gate, then the built wheel in a clean environment, then every test
 # check   every gate: lint format imports contract stubtest mypy pyright verifytypes docs-build
 # docs    build the documentation into site/
@@ -12,6 +12,7 @@
 
 BIN := .venv/bin
 RUNTIME := .venv/.runtime
+CLIENTS := .venv/.clients
 DEV := .venv/.dev
 NODE := .venv/.node
 export NO_MKDOCS_2_WARNING := 1
@@ -32,8 +33,9 @@ PENDING := $(shell grep -cvE '^[[:space:]]*(\#|$$)' stubs/pending.txt)
 .PHONY: demo test check docs bench torture fix clean env npm pytest wheel $(GATES)
 .DELETE_ON_ERROR:
 
-demo: $(RUNTIME)
+demo: $(CLIENTS)
 	@$(BIN)/python -m overt demo $(ARGS)
+	@$(if $(strip $(ARGS) $(OVERT_MODEL)),,echo && $(BIN)/python -m overt demo --wire all)
 
 test: check
 	@$(MAKE) --no-print-directory wheel
@@ -105,10 +107,14 @@ $(RUNTIME): pyproject.toml tools/make-env tools/find-python
 	@tools/make-env
 	@touch $@
 
-$(DEV): pyproject.toml tools/make-env tools/find-python
-	@tools/make-env dev
+$(CLIENTS): pyproject.toml tools/make-env tools/find-python
+	@tools/make-env openai,anthropic,google
 	@touch $(RUNTIME) $@
 
+$(DEV): pyproject.toml tools/make-env tools/find-python
+	@tools/make-env dev
+	@touch $(RUNTIME) $(CLIENTS) $@
+
 # Where it cannot be done the tests that need it are skipped, and the next call tries again; CI fails.
-$(NODE): tools/npm/package.json tools/npm.py | $(DEV)
+$(NODE): tools/node/package.json tools/npm.py | $(DEV)
 	@{ $(BIN)/python -m tools.npm && touch $@; } || [ -z "$$OVERT_REQUIRE_NPM$$CI" ]

@@ -14,7 +14,7 @@ __all__ = ("npm_program",)
 
 
 def npm_program(name: str) -> str:
-    """Return the path of a program of `tools/npm/package.json`.
+    """Return the path of a program of `tools/node/package.json`.
 
     Where it is not installed the test is skipped, or fails if CI or OVERT_REQUIRE_NPM is set.
     """

@@ -1,4 +1,4 @@
-"""Programs from npm that tests talk to: `python -m tools.npm` installs what `tools/npm/package.json` pins.
+"""Programs from npm that tests talk to: `python -m tools.npm` installs what `tools/node/package.json` pins.
 
 They go into `.venv/node`. Node.js and npm are those of the environment, else those on PATH. Without either nothing is
 installed and the tests that need a program are skipped; where OVERT_REQUIRE_NPM is set, that is a failure.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 __all__ = ("FOLDER", "NoNode", "install", "main", "program")
 
-PACKAGES = Path(__file__).parent / "npm" / "package.json"
+PACKAGES = Path(__file__).parent / "node" / "package.json"
 FOLDER = Path(sys.prefix) / "node"
 """Where the programs are: in the environment of this interpreter."""
 

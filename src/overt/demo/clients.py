@@ -11,10 +11,11 @@ import overt.models
 from overt.errors import DefinitionError
 from overt.message import Model
 
-__all__ = ("CLIENTS", "Client", "connect")
+__all__ = ("CLIENTS", "KEY", "MODEL", "Client", "connect")
 
-_MODEL = "demo-model"
-_KEY = "any-key-will-do"
+MODEL = "demo-model"
+"""What the model is called where the name makes no difference."""
+KEY = "any-key-will-do"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,5 +65,5 @@ def connect(provider: str, url: str) -> Model:
     client = CLIENTS[provider]
     client.installed()
     make: Any = getattr(overt.models, client.model)
-    made: Model = make(_MODEL, base_url=url + client.path, api_key=_KEY)
+    made: Model = make(MODEL, base_url=url + client.path, api_key=KEY)
     return made
