@@ -52,7 +52,7 @@ CLIENTS: Mapping[str, Client] = {
     "openai": Client("OpenAIModel", "openai", "openai", "/v1"),
     "openai-responses": Client("OpenAIResponsesModel", "openai", "openai", "/v1"),
     "anthropic": Client("AnthropicModel", "anthropic", "anthropic"),
-    "google": Client("GoogleModel", "google-genai", "google"),
+    "google": Client("GoogleModel", "google-genai", "google", "/v1beta"),
 }
 
 
