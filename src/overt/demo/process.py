@@ -11,7 +11,6 @@ from typing import Any
 import anyio
 
 from overt.demo import screen
-from overt.demo.clients import connect
 from overt.demo.team import COORDINATOR, JOB, RUN_ID, entries, model
 from overt.errors import OvertError
 from overt.message import Model
@@ -22,22 +21,18 @@ from overt.runtime import Runtime
 from overt.stores import SQLiteStore
 from overt.stream import RunStream
 
-__all__ = ("DATABASE", "main")
+__all__ = ("DATABASE", "Play", "answer", "main", "start")
 
 DATABASE = "run.db"
 
 
 def main(arguments: list[str]) -> int:
-    """Play one part: `start FOLDER POLICY`, or `answer FOLDER HOW`. Returns the exit code.
-
-    With `PROVIDER URL` behind it, through that provider's client and streamed.
-    """
-    part, folder, choice, *over = arguments
+    """Play one part: `start FOLDER POLICY`, or `answer FOLDER HOW`. Returns the exit code."""
+    part, folder, choice = arguments
     screen.by_line()
     try:
-        made = connect(over[0], over[1]) if over else model(os.environ.get("OVERT_MODEL", ""))
-        play = _Play(Path(folder), model=made, streamed=bool(over))
-        return _start(play, ResumePolicy(choice)) if part == "start" else _answer(play, choice)
+        play = Play(Path(folder), model(os.environ.get("OVERT_MODEL", "")))
+        return start(play, ResumePolicy(choice)) if part == "start" else answer(play, choice)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -48,12 +43,18 @@ def main(arguments: list[str]) -> int:
 
 
 @dataclass(frozen=True)
-class _Play:
-    """Where the run is, who answers it, and whether its replies are read piece by piece."""
+class Play:
+    """One run of the job.
+
+    Attributes:
+        folder: Where it is kept.
+        model: Who answers.
+        streamed: Whether replies are read piece by piece.
+    """
 
     folder: Path
     model: Model | str
-    streamed: bool
+    streamed: bool = False
 
     async def begin(self, policy: ResumePolicy) -> TaskResult[str]:
         """Run the job until it is done or somebody is asked."""
@@ -99,7 +100,8 @@ async def _read(stream: RunStream[str]) -> TaskResult[str]:
     return await stream.result()
 
 
-def _start(play: _Play, policy: ResumePolicy) -> int:
+def start(play: Play, policy: ResumePolicy) -> int:
+    """Play the first part and return its exit code."""
     print(f"\nProcess {os.getpid()} starts run {RUN_ID}")
     screen.field("job", JOB)
     result = anyio.run(play.begin, policy)
@@ -113,13 +115,14 @@ def _start(play: _Play, policy: ResumePolicy) -> int:
     return 0
 
 
-def _answer(play: _Play, how: str) -> int:
+def answer(play: Play, how: str) -> int:
+    """Play the second part and return its exit code."""
     print(f"\nProcess {os.getpid()} opens run {RUN_ID}")
     result, runtime = anyio.run(play.go_on, None)
     while result.pending is not None:
         screen.request(result.pending, runtime.policy)
-        answer = _decide(result.pending, play.folder, how)
-        result, runtime = anyio.run(play.go_on, answer)
+        decided = _decide(result.pending, play.folder, how)
+        result, runtime = anyio.run(play.go_on, decided)
     print()
     screen.result(result, runtime)
     screen.ledger(runtime)

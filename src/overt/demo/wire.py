@@ -16,18 +16,18 @@ from typing import Any
 
 import anyio
 
-from overt.demo.clients import CLIENTS
-from overt.demo.process import DATABASE
+from overt.demo.clients import CLIENTS, connect
+from overt.demo.process import DATABASE, Play, answer, start
 from overt.demo.provider.server import Provider, serve
 from overt.demo.team import COORDINATOR, JOB, RUN_ID, entries, script
-from overt.errors import DefinitionError
+from overt.errors import DefinitionError, OvertError, RunNotFound
 from overt.ledger import Ledger
 from overt.policy import ResumePolicy
 from overt.request import Answer
 from overt.runtime import Runtime
 from overt.stores import SQLiteStore
 
-__all__ = ("run",)
+__all__ = ("main", "run")
 
 _COLUMNS = "  {:<17} {:<20} {:>9} {:>6} {:>7}  {}"
 
@@ -39,53 +39,6 @@ class _Outcome:
     text: str
     ledger: Ledger
     effects: Counter[str]
-
-
-class _Side:
-    """One provider: its local server, its folder, and the process that is at work through its client."""
-
-    def __init__(self, name: str, folder: Path, provider: Provider) -> None:
-        self.name = name
-        self.folder = folder
-        self.provider = provider
-        self.wrong: str | None = None
-        self._child: subprocess.Popen[str] | None = None
-
-    def begin(self, part: str, choice: str) -> None:
-        """Start a process for the part, unless something is wrong already."""
-        if self.wrong is None:
-            command = [
-                "-m",
-                "overt.demo.process",
-                part,
-                str(self.folder),
-                choice,
-                self.name,
-                self.provider.url,
-            ]
-            self._child = subprocess.Popen(
-                [sys.executable, *command],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                encoding="utf-8",
-                errors="replace",
-            )
-
-    def end(self) -> None:
-        """Wait for the process that was started."""
-        if self._child is not None:
-            said, _ = self._child.communicate()
-            if self._child.returncode:
-                said = textwrap.indent(said.strip(), "  ")
-                self.wrong = f"its process ended with {self._child.returncode} and said\n{said}"
-            self._child = None
-
-    def kill(self) -> None:
-        """End a process that is still at work, if there is one; its run is not kept."""
-        if self._child is not None:
-            self._child.kill()
-            self._child.communicate()
 
 
 def run(names: list[str], *, policy: ResumePolicy, answer: str) -> int:
@@ -102,60 +55,97 @@ def run(names: list[str], *, policy: ResumePolicy, answer: str) -> int:
     print("Over the wire: the same job through each provider's own client, streamed, in two")
     print("processes again, against a local server that speaks the provider's protocol.\n")
     print(_COLUMNS.format("provider", "client", "streamed", "turns", "tokens", "same ledger"))
+    wrong: list[str] = []
     try:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="overt-demo-wire-")))
-            sides = [_side(name, folder / name, stack) for name in names]
-            for side in sides:
-                side.begin("start", str(policy))
+            sides = {name: stack.enter_context(serve(script())) for name in names}
+            there = [f"{name}={sides[name].url}" for name in names if _missing(name) is None]
+            for part, choice in (("start", str(policy)), ("answer", answer)):
+                told = _process(part, str(folder), choice, *there)
+                wrong += [] if told is None else [told]
             want = _reference(folder, policy, answer)
-            for side in sides:
-                side.end()
-                side.begin("answer", answer)
-            for side in sides:
-                side.end()
-                _compare(side, want)
+            for name in names:
+                told = _compare(name, folder / name, sides[name], want)
+                wrong += [] if told is None else [f"{name}: {told}"]
     except KeyboardInterrupt:
         print("\nInterrupted; nothing is kept.")
         return 130
-    wrong = [f"{side.name}: {side.wrong}" for side in sides if side.wrong is not None]
     for told in wrong:
         print(f"\n{told}")
     return 1 if wrong else 0
 
 
-def _side(name: str, folder: Path, stack: ExitStack) -> _Side:
-    folder.mkdir()
-    side = _Side(name, folder, stack.enter_context(serve(script())))
-    stack.callback(side.kill)
+def _missing(name: str) -> str | None:
+    """Return what has to be installed for a provider, `None` for nothing."""
     try:
         CLIENTS[name].installed()
     except DefinitionError as error:
-        side.wrong = str(error)
-    return side
+        return str(error)
+    return None
 
 
-def _compare(side: _Side, want: _Outcome) -> None:
-    """Print what one provider's run came to, and note what is wrong with it."""
-    client = CLIENTS[side.name]
+def _process(*arguments: str) -> str | None:
+    """Play one part of all runs in a process of its own, and return what it said if it went wrong."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "overt.demo.wire", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+    ) as child:
+        try:
+            said, _ = child.communicate()
+        except BaseException:
+            child.kill()  # its runs are not kept
+            raise
+    if child.returncode == 0:
+        return None
+    return f"The process ended with {child.returncode} and said\n{textwrap.indent(said.strip(), '  ')}"
+
+
+def main(arguments: list[str]) -> int:
+    """Play one part through several clients, one after the other: `start FOLDER POLICY PROVIDER=URL…`, or `answer …`."""
+    part, folder, choice, *sides = arguments
+    failed = 0
+    for side in sides:
+        name, _, url = side.partition("=")
+        print(f"{name}:", flush=True)
+        try:
+            at = Path(folder) / name
+            at.mkdir(exist_ok=True)
+            played = Play(at, connect(name, url), streamed=True)
+            failed |= start(played, ResumePolicy(choice)) if part == "start" else answer(played, choice)
+        except OvertError as error:
+            print(error)
+            failed = 1
+    return failed
+
+
+def _compare(name: str, folder: Path, provider: Provider, want: _Outcome) -> str | None:
+    """Print what one provider's run came to, and return what is wrong with it, `None` for nothing."""
+    client = CLIENTS[name]
+    missing = _missing(name)
+    if missing is not None:
+        print(_COLUMNS.format(name, f"no {client.package}", "", "", "", "not run"))
+        return missing
+    label = f"{client.package} {client.installed()}"
     try:
-        label = f"{client.package} {client.installed()}"
-    except DefinitionError:
-        label = f"{client.package}: not there"
-    if side.wrong is not None:
-        print(_COLUMNS.format(side.name, label, "", "", "", "failed"))
-        return
-    got = anyio.run(_stored, side.folder)
-    sent = side.provider.exchanges
-    pieces = sum(exchange.streamed for exchange in sent)
+        got = anyio.run(_stored, folder)
+    except RunNotFound:
+        print(_COLUMNS.format(name, label, "", "", "", "failed"))
+        return "it did not even begin"
     total = got.ledger.total
+    sent = provider.exchanges
+    streamed = f"{sum(exchange.streamed for exchange in sent)} of {len(sent)}"
     same = "yes" if got == want else "no"
-    streamed = f"{pieces} of {len(sent)}"
-    print(_COLUMNS.format(side.name, label, streamed, total.turns, f"{total.total_tokens:,}", same))
+    print(_COLUMNS.format(name, label, streamed, total.turns, f"{total.total_tokens:,}", same))
     if got != want:
-        side.wrong = f"expected\n{_shown(want)}\n\nand got\n{_shown(got)}"
-    elif pieces < len(sent):
-        side.wrong = f"only {streamed} replies were streamed"
+        return f"expected\n{_shown(want)}\n\nand got\n{_shown(got)}"
+    if not all(exchange.streamed for exchange in sent):
+        return f"only {streamed} replies were streamed"
+    return None
 
 
 def _shown(outcome: _Outcome) -> str:
@@ -191,3 +181,7 @@ async def _stored(folder: Path) -> _Outcome:
 def _outcome(runtime: Runtime[str], folder: Path) -> _Outcome:
     effects = Counter(str(line["what"]) for line in entries(folder))
     return _Outcome(text=runtime.result().text, ledger=runtime.ledger(), effects=effects)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
