@@ -33,9 +33,11 @@ PENDING := $(shell grep -cvE '^[[:space:]]*(\#|$$)' stubs/pending.txt)
 .PHONY: demo test check docs bench torture fix clean env npm pytest wheel $(GATES)
 .DELETE_ON_ERROR:
 
-demo: $(CLIENTS)
+# The clients come when the first part has been seen: they take longer to install than all else.
+demo: $(if $(findstring --wire,$(ARGS)),$(CLIENTS),$(RUNTIME))
 	@$(BIN)/python -m overt demo $(ARGS)
-	@$(if $(strip $(ARGS) $(OVERT_MODEL)),,echo && $(BIN)/python -m overt demo --wire all)
+	@$(if $(strip $(ARGS) $(OVERT_MODEL)),,echo && $(MAKE) --no-print-directory $(CLIENTS) && \
+		$(BIN)/python -m overt demo --wire all)
 
 test: check
 	@$(MAKE) --no-print-directory wheel

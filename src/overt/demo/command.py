@@ -97,7 +97,7 @@ def _over_the_wire(arguments: argparse.Namespace) -> int:
         return _refuse("--wire keeps nothing and asks nobody: leave --open, --keep and --answer ask out")
     names = list(CLIENTS) if arguments.wire == "all" else [arguments.wire]
     try:
-        return wire.run(names, policy=ResumePolicy(arguments.policy), answer=arguments.answer)
+        return wire.run(names, policy=ResumePolicy(arguments.policy), how=arguments.answer)
     except BrokenPipeError:
         return screen.cut_off()
 

@@ -41,13 +41,13 @@ class _Outcome:
     effects: Counter[str]
 
 
-def run(names: list[str], *, policy: ResumePolicy, answer: str) -> int:
+def run(names: list[str], *, policy: ResumePolicy, how: str) -> int:
     """Play the job through each provider's client; one line for each says whether it came to the same.
 
     Args:
         names: Of the providers, as in `CLIENTS`.
         policy: What an answer does with the work before it.
-        answer: `approve` or `decline`.
+        how: The question is answered: `approve` or `decline`.
 
     Returns:
         The exit code: 1 if any of them failed or came to something else, 130 if interrupted.
@@ -61,10 +61,10 @@ def run(names: list[str], *, policy: ResumePolicy, answer: str) -> int:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="overt-demo-wire-")))
             sides = {name: stack.enter_context(serve(script())) for name in names}
             there = [f"{name}={sides[name].url}" for name in names if _missing(name) is None]
-            for part, choice in (("start", str(policy)), ("answer", answer)):
+            for part, choice in (("start", str(policy)), ("answer", how)):
                 told = _process(part, str(folder), choice, *there)
                 wrong += [] if told is None else [told]
-            want = _reference(folder, policy, answer)
+            want = _reference(folder, policy, how)
             for name in names:
                 told = _compare(name, folder / name, sides[name], want)
                 wrong += [] if told is None else [f"{name}: {told}"]
@@ -106,7 +106,7 @@ def _process(*arguments: str) -> str | None:
 
 
 def main(arguments: list[str]) -> int:
-    """Play one part through several clients, one after the other: `start FOLDER POLICY PROVIDER=URL…`, or `answer …`."""
+    """Play one part through several clients, one after the other: `start FOLDER POLICY PROVIDER=URL…`, or `answer`."""
     part, folder, choice, *sides = arguments
     failed = 0
     for side in sides:
@@ -132,10 +132,13 @@ def _compare(name: str, folder: Path, provider: Provider, want: _Outcome) -> str
         return missing
     label = f"{client.package} {client.installed()}"
     try:
-        got = anyio.run(_stored, folder)
+        # Opening a store makes its file.
+        got = anyio.run(_stored, folder) if (folder / DATABASE).exists() else None
     except RunNotFound:
-        print(_COLUMNS.format(name, label, "", "", "", "failed"))
-        return "it did not even begin"
+        got = None
+    if got is None:
+        print(_COLUMNS.format(name, label, "", "", "", "not begun"))
+        return "its run was not begun"
     total = got.ledger.total
     sent = provider.exchanges
     streamed = f"{sum(exchange.streamed for exchange in sent)} of {len(sent)}"
@@ -153,17 +156,17 @@ def _shown(outcome: _Outcome) -> str:
     return textwrap.indent(f"{outcome.ledger}\n{effects}\n{outcome.text}", "  ")
 
 
-def _reference(folder: Path, policy: ResumePolicy, answer: str) -> _Outcome:
+def _reference(folder: Path, policy: ResumePolicy, how: str) -> _Outcome:
     """Play the job without a wire, in this process."""
     with contextlib.redirect_stdout(io.StringIO()):
-        return anyio.run(_played, folder, policy, answer)
+        return anyio.run(_played, folder, policy, how)
 
 
-async def _played(folder: Path, policy: ResumePolicy, answer: str) -> _Outcome:
+async def _played(folder: Path, policy: ResumePolicy, how: str) -> _Outcome:
     runtime = Runtime(COORDINATOR, resume_policy=policy, deps=folder, model=script())
     result = await runtime.run(JOB)
     while result.pending is not None:
-        ok = answer == "approve"
+        ok = how == "approve"
         reason = None if ok else "declined"
         result = await runtime.resume(Answer[Any](id=result.pending.id, ok=ok, reason=reason, by="demo"))
     return _outcome(runtime, folder)
