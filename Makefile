@@ -5,6 +5,7 @@
 # fix     let ruff repair and format what it can
 # bench   run the benchmarks
 # torture kill, stop and race processes for some minutes; tests/torture/__main__.py says how to steer it
+# real-model  runs with a small real model: compiles llama.cpp, for some minutes, once
 # npm     install the programs from npm that tests talk to; `make test` does it
 # clean   remove everything that was built
 #
@@ -13,6 +14,7 @@
 BIN := .venv/bin
 RUNTIME := .venv/.runtime
 CLIENTS := .venv/.clients
+REAL := .venv/.real
 DEV := .venv/.dev
 NODE := .venv/.node
 export NO_MKDOCS_2_WARNING := 1
@@ -30,7 +32,7 @@ TYPED := $(shell for d in src tests examples tools benchmarks; do \
 	[ -z "$$(find $$d -name '*.py' 2>/dev/null | head -n 1)" ] || echo $$d; done)
 PENDING := $(shell grep -cvE '^[[:space:]]*(\#|$$)' stubs/pending.txt)
 
-.PHONY: demo test check docs bench torture fix clean env npm pytest wheel $(GATES)
+.PHONY: demo test check docs bench torture real-model fix clean env npm pytest wheel $(GATES)
 .DELETE_ON_ERROR:
 
 # The clients come when the first part has been seen: they take longer to install than all else.
@@ -53,6 +55,9 @@ bench: $(RUNTIME)
 
 torture: $(DEV)
 	@$(BIN)/python -W error -m tests.torture
+
+real-model: $(CLIENTS) $(if $(OVERT_MODEL),,$(REAL))
+	@$(BIN)/python -W error -m tests.real_model
 
 clean:
 	rm -rf .venv site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
@@ -112,6 +117,10 @@ $(RUNTIME): pyproject.toml tools/make-env tools/find-python
 $(CLIENTS): pyproject.toml tools/make-env tools/find-python
 	@tools/make-env openai,anthropic,google
 	@touch $(RUNTIME) $@
+
+$(REAL): tools/make-real-model | $(CLIENTS)
+	@tools/make-real-model
+	@touch $@
 
 $(DEV): pyproject.toml tools/make-env tools/find-python
 	@tools/make-env dev
