@@ -301,6 +301,14 @@ def test_the_same_job_through_each_providers_client_comes_to_the_same(tmp_path: 
     assert [row[3:] for row in rows[1:]] == [["12", "of", "12", "12", "1,200", "yes"]] * 4
     assert max(map(len, ran.stdout.splitlines())) <= 80
     assert list(tmp_path.iterdir()) == []
+    page = (ROOT / "README.md").read_text("utf-8")
+    (shown,) = re.findall(r"```text\n(  provider .*?)```", page, flags=re.DOTALL)
+    assert unversioned(shown) in unversioned(ran.stdout)
+
+
+def unversioned(table: str) -> str:
+    """A table without the versions of packages."""
+    return re.sub(r" +\d+\.\d+\.\d+ +", " ", table)
 
 
 # ------------------------------------------------------------------ over the wire, in this process
