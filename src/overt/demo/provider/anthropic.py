@@ -15,6 +15,8 @@ from overt.demo.provider.spoken import (
     cut,
     error_word,
     event_of,
+    fields,
+    many,
     text_of,
     tool_of,
 )
@@ -70,8 +72,8 @@ class Anthropic:
                 ]
                 text = text_of([block for block in blocks if block["type"] == "text"])
                 messages.append(AssistantMessage(text=text, tool_calls=tuple(calls)))
-        tools = [tool_of(tool, tool["input_schema"]) for tool in body.get("tools") or []]
-        form = ((body.get("output_config") or {}).get("format") or {}).get("schema")
+        tools = [tool_of(tool, tool["input_schema"]) for tool in many(body.get("tools"))]
+        form = fields(body, "output_config", "format", "schema")
         return Asked(
             request=asked_of(messages, tools, form, body["model"]), streamed=bool(body.get("stream"))
         )
@@ -96,7 +98,7 @@ class Anthropic:
         yield event("ping")
         for index, block in enumerate(self._content(response, id)):
             text = block["type"] == "text"
-            empty = {**block, "text": ""} if text else {**block, "input": {}}
+            empty: Wire = {**block, "text": ""} if text else {**block, "input": {}}
             yield event("content_block_start", index=index, content_block=empty)
             for piece in cut(block["text"] if text else json.dumps(block["input"], ensure_ascii=False)):
                 delta = (

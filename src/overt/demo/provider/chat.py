@@ -15,6 +15,8 @@ from overt.demo.provider.spoken import (
     cut,
     error_word,
     event_of,
+    fields,
+    many,
     text_of,
     tool_of,
 )
@@ -58,17 +60,17 @@ class OpenAIChat:
                         call_of(
                             call["id"], call["function"]["name"], json.loads(call["function"]["arguments"])
                         )
-                        for call in item.get("tool_calls", [])
+                        for call in many(item.get("tool_calls"))
                     ]
                     messages.append(AssistantMessage(text=text_of(item["content"]), tool_calls=tuple(calls)))
         tools = [
-            tool_of(tool["function"], tool["function"].get("parameters")) for tool in body.get("tools", [])
+            tool_of(tool["function"], tool["function"].get("parameters")) for tool in many(body.get("tools"))
         ]
-        form = body.get("response_format", {}).get("json_schema", {}).get("schema")
+        form = fields(body, "response_format", "json_schema", "schema")
         return Asked(
             request=asked_of(messages, tools, form, body["model"]),
             streamed=bool(body.get("stream")),
-            counted=bool((body.get("stream_options") or {}).get("include_usage")),
+            counted=bool(fields(body, "stream_options", "include_usage")),
         )
 
     def whole(self, response: ModelResponse, id: str) -> Wire:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from overt.demo.provider.spoken import (
     Asked,
@@ -16,6 +16,8 @@ from overt.demo.provider.spoken import (
     cut,
     error_word,
     event_of,
+    fields,
+    many,
     text_of,
     tool_of,
 )
@@ -79,11 +81,11 @@ class Google:
                 messages.append(UserMessage(text=text))
         tools = [
             tool_of(tool, tool.get("parametersJsonSchema") or tool.get("parameters"))
-            for group in body.get("tools") or []
-            for tool in group.get("functionDeclarations") or []
+            for group in many(body.get("tools"))
+            for tool in many(group.get("functionDeclarations"))
         ]
-        config = body.get("generationConfig") or {}
-        form = config.get("responseJsonSchema") or config.get("responseSchema")
+        config = body.get("generationConfig")
+        form = fields(config, "responseJsonSchema") or fields(config, "responseSchema")
         return Asked(
             request=asked_of(messages, tools, form, found[1]), streamed=found[2] == "streamGenerateContent"
         )
@@ -133,5 +135,5 @@ class Google:
 
 def _result(response: Any, otherwise: str) -> str:
     """Return a result as text: it is an object there, with the text in its one field."""
-    values = list(response.values()) if isinstance(response, dict) else []
+    values: list[Any] = list(cast("Wire", response).values()) if isinstance(response, dict) else []
     return values[0] if len(values) == 1 and isinstance(values[0], str) else otherwise

@@ -15,6 +15,8 @@ from overt.demo.provider.spoken import (
     cut,
     error_word,
     event_of,
+    fields,
+    many,
     text_of,
     tool_of,
 )
@@ -60,8 +62,8 @@ class OpenAIResponses:
                 messages.append(ToolMessage(text=text_of(item["output"]), call_id=item["call_id"], name=""))
             elif kind != "reasoning":
                 raise ValueError(f"unknown item {kind!r}")
-        tools = [tool_of(tool, tool.get("parameters")) for tool in body.get("tools") or []]
-        form = ((body.get("text") or {}).get("format") or {}).get("schema")
+        tools = [tool_of(tool, tool.get("parameters")) for tool in many(body.get("tools"))]
+        form = fields(body, "text", "format", "schema")
         return Asked(
             request=asked_of(messages, tools, form, body["model"]), streamed=bool(body.get("stream"))
         )
@@ -140,7 +142,7 @@ class OpenAIResponses:
     def _output(self, response: ModelResponse, id: str) -> list[Wire]:
         items: list[Wire] = []
         if response.message.text:
-            part = {
+            part: Wire = {
                 "type": "output_text",
                 "text": response.message.text,
                 "annotations": [],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -71,7 +71,7 @@ class Provider(ThreadingHTTPServer):
 
 
 @contextmanager
-def serve(model: Model) -> Iterator[Provider]:
+def serve(model: Model) -> Generator[Provider]:
     """Serve a model on a free port of this machine until the block ends.
 
     Chat completions and responses are at `url + "/v1"`, Anthropic's and Google's protocols at `url`. Any key will do.
@@ -93,7 +93,7 @@ def serve(model: Model) -> Iterator[Provider]:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: Provider
+    server: Provider  # pyright: ignore[reportIncompatibleVariableOverride]  # handlers of this server only
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 

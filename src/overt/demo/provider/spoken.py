@@ -28,6 +28,8 @@ __all__ = (
     "cut",
     "error_word",
     "event_of",
+    "fields",
+    "many",
     "text_of",
     "tool_of",
 )
@@ -101,6 +103,18 @@ def balanced(messages: Sequence[Message]) -> str | None:
 def asked_of(messages: Sequence[Message], tools: Sequence[ToolSpec], form: Any, model: str) -> ModelRequest:
     """Return what the model is asked."""
     return ModelRequest(messages=tuple(messages), tools=tuple(tools), output_schema=form, model=model)
+
+
+def fields(value: Any, *names: str) -> Any:
+    """Return what is at the end of a path through objects, `None` where it does not lead on."""
+    for name in names:
+        value = value.get(name) if value else None
+    return value
+
+
+def many(value: Any) -> list[Any]:
+    """Return an array; an empty one for nothing."""
+    return [] if value is None else value
 
 
 def tool_of(given: Mapping[str, Any], schema: Any) -> ToolSpec:
