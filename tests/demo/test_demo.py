@@ -337,7 +337,7 @@ def row_of(provider: str, printed: str) -> list[str]:
 def test_a_run_that_came_to_something_else_is_shown_beside_what_was_expected(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    dear = MockModel(team._script, tokens=101)
+    dear = MockModel(team._script, name=team.MODEL, tokens=101)
     monkeypatch.setattr(wire, "serve", lambda _: serve(dear))
     assert main(["demo", "--wire", "openai", "--policy", "continue"]) == 1
     printed = capsys.readouterr().out
@@ -368,7 +368,7 @@ def test_a_client_that_is_not_installed_is_told_and_the_others_run(
 def test_a_run_that_failed_is_told_with_what_its_process_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    down = MockModel([ModelError("no credit left", status_code=402)])
+    down = MockModel(lambda _: ModelError("no credit left", status_code=402))
     monkeypatch.setattr(wire, "serve", lambda _: serve(down))
     assert main(["demo", "--wire", "openai"]) == 1
     printed = capsys.readouterr().out

@@ -103,12 +103,12 @@ def came(runtime: Runtime[Any], handle: str = HANDLE) -> Came:
     return Came(result.status, result.text, runtime.ledger(), transcript, facts)
 
 
-async def run(agent: Agent[None, Any], prompt: str = "go", *, streamed: bool) -> Runtime[Any]:
+async def run(agent: Agent[None, Any], prompt: str = "go", *, streamed: bool, **options: Any) -> Runtime[Any]:
     """Run or stream an agent to its end."""
     if not streamed:
-        _, runtime = await agent.run(prompt)
+        _, runtime = await agent.run(prompt, **options)
         return runtime
-    async with agent.stream(prompt) as stream:
+    async with agent.stream(prompt, **options) as stream:
         async for _ in stream:
             pass
     return stream.runtime

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from overt import ErrorInfo
+from overt import ErrorInfo, RetryPolicy
 from overt.message import Model
 from tests.wire.adapters import Adapter, each_adapter
 from tests.wire.aimock import KEY, Aimock, text
@@ -20,7 +20,7 @@ PAGE = b"<!doctype html><html><head><title>Welcome</title></head><body>Sign in</
 
 async def failed(model: Model, streamed: bool) -> ErrorInfo:
     """The error of a run with this model, which never names the key."""
-    runtime = await run(clerk(model), streamed=streamed)
+    runtime = await run(clerk(model), streamed=streamed, retry=RetryPolicy(max_retries=0))
     result = runtime.result()
     assert result.status == "error"
     assert result.error is not None

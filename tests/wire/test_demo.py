@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from overt import Answer, Runtime, Status
-from overt.demo.clients import MODEL, connect
-from overt.demo.team import COORDINATOR, JOB, RUN_ID, entries, script
+from overt.demo.clients import connect
+from overt.demo.team import COORDINATOR, JOB, MODEL, RUN_ID, entries, script
 from overt.ledger import Ledger
 from overt.message import Model
 from overt.stores import SQLiteStore

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import anyio
 import pytest
 
-from overt import Status
+from overt import RetryPolicy, Runtime, Status
 from overt.errors import ModelError
+from overt.events import RetryAwaited
+from overt.testing import VirtualClock
 from tests.wire.adapters import Adapter, each_adapter
 from tests.wire.aimock import Aimock, Fixture, broken, calls, fails, text
 from tests.wire.kit import asked, clerk, run
@@ -48,12 +52,16 @@ CASES = [
 ]
 
 
+ONCE = RetryPolicy(max_retries=0)
+EXACT = RetryPolicy(jitter=0)
+
+
 @pytest.mark.parametrize(("fault", "streamed"), CASES)
 async def test_a_failed_call_is_a_result_and_the_run_goes_on_when_the_provider_is_well(
     aimock: Aimock, adapter: Adapter, fault: Fault, streamed: bool
 ) -> None:
     model = aimock.model(fault.reply, WELL)
-    runtime = await run(clerk(adapter.at(aimock.url, model)), streamed=streamed)
+    runtime = await run(clerk(adapter.at(aimock.url, model)), streamed=streamed, retry=ONCE)
     result = runtime.result()
     assert result.status is Status.ERROR
     assert result.error is not None
@@ -64,7 +72,32 @@ async def test_a_failed_call_is_a_result_and_the_run_goes_on_when_the_provider_i
     again = await runtime.recover()
     assert (again.status, again.text) == (Status.DONE, "All is well.")
     assert (again.usage.model_calls, again.usage.turns, again.total_tokens) == (2, 1, 100)
-    assert again.usage.unreported_calls == 1
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_the_run_asks_again_when_the_provider_said_it_may(
+    aimock: Aimock, adapter: Adapter, streamed: bool
+) -> None:
+    model = aimock.model(fails(503), fails(429, "slow down", after=7), WELL)
+    clock = VirtualClock()
+    runtimes: list[Runtime[Any]] = []
+
+    async def go() -> None:
+        runtimes.append(
+            await run(clerk(adapter.at(aimock.url, model)), streamed=streamed, clock=clock, retry=EXACT)
+        )
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(go)
+        for seconds in (0.5, 7.0):
+            await clock.wait_for_sleepers()
+            await clock.advance(seconds)
+    (runtime,) = runtimes
+    assert (runtime.result().status, runtime.result().text) == (Status.DONE, "All is well.")
+    assert runtime.result().usage.model_calls == 3
+    waits = [event.seconds for event in runtime.events() if isinstance(event, RetryAwaited)]
+    assert waits == [0.5, 7.0]
+    assert len(aimock.requests(model)) == 3
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -83,7 +116,7 @@ async def test_a_call_that_is_cut_off_is_not_entered(aimock: Aimock, adapter: Ad
     if adapter.provider == "google":
         pytest.skip("its calls come whole")
     model = aimock.model(broken(CALLED, latency=2, truncateAfterChunks=5), WELL)
-    runtime = await run(clerk(adapter.at(aimock.url, model)), streamed=True)
+    runtime = await run(clerk(adapter.at(aimock.url, model)), streamed=True, retry=ONCE)
     result = runtime.result()
     assert result.status is Status.ERROR
     assert result.usage.tool_calls == 0

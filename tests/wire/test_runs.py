@@ -14,15 +14,15 @@ from tests.wire.kit import SCRIPT, Came, came, clerk, fixtures, run, said
 pytestmark = [pytest.mark.anyio, each_adapter]
 
 
-async def reference() -> Came:
-    _, runtime = await clerk(MockModel(list(SCRIPT))).run("go")
+async def reference(name: str) -> Came:
+    _, runtime = await clerk(MockModel(list(SCRIPT), name=name)).run("go")
     return came(runtime)
 
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_the_scripted_model_behind_http(adapter: Adapter, streamed: bool) -> None:
-    want = await reference()
-    with serve(MockModel(list(SCRIPT))) as server:
+    want = await reference("some-model")
+    with serve(MockModel(list(SCRIPT), name="some-model")) as server:
         got = came(await run(clerk(adapter.at(server.url)), streamed=streamed))
     assert got == want
     assert [exchange.streamed for exchange in server.exchanges] == [streamed] * len(SCRIPT)
@@ -32,8 +32,8 @@ async def test_the_scripted_model_behind_http(adapter: Adapter, streamed: bool) 
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_mock_of_the_provider_by_others(aimock: Aimock, adapter: Adapter, streamed: bool) -> None:
-    want = await reference()
     model = aimock.model(*fixtures(SCRIPT))
+    want = await reference(model)
     got = came(await run(clerk(adapter.at(aimock.url, model)), streamed=streamed))
     assert got == want
     *_, last = aimock.requests(model)

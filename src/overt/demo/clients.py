@@ -8,13 +8,12 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import overt.models
+from overt.demo.team import MODEL
 from overt.errors import DefinitionError
 from overt.message import Model
 
-__all__ = ("CLIENTS", "KEY", "MODEL", "Client", "connect")
+__all__ = ("CLIENTS", "KEY", "Client", "connect")
 
-MODEL = "demo-model"
-"""What the model is called where the name makes no difference."""
 KEY = "any-key-will-do"
 
 

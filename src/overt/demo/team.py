@@ -14,9 +14,11 @@ from overt.message import Model, ModelRequest, ToolMessage
 from overt.testing import MockModel, Reply, call, say
 from overt.tool import tool
 
-__all__ = ("COORDINATOR", "JOB", "LEDGER", "RUN_ID", "entries", "model", "script")
+__all__ = ("COORDINATOR", "JOB", "LEDGER", "MODEL", "RUN_ID", "entries", "model", "script")
 
 RUN_ID = "order-A-1001"
+MODEL = "scripted"
+"""What the model that plays everybody is called."""
 JOB = "Order A-1001 came five days late. Put it right."
 LEDGER = "ledger.jsonl"
 """The file the tools write to: one line for each time something really happened."""
@@ -108,7 +110,7 @@ def model(name: str) -> Model | str:
 
 def script() -> Model:
     """Return the model that plays everybody's part. It counts nothing, so any process may go on with it."""
-    return MockModel(_script)
+    return MockModel(_script, name=MODEL)
 
 
 def _script(request: ModelRequest) -> Reply:
