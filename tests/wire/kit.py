@@ -25,7 +25,7 @@ from overt.testing import call, say
 from overt.testing.mock import Part
 from tests.wire.aimock import Fixture, calls, text
 
-__all__ = ("HANDLE", "SCRIPT", "Came", "asked", "came", "clerk", "fixtures", "run", "said")
+__all__ = ("HANDLE", "SCRIPT", "Came", "asked", "bare", "came", "clerk", "fixtures", "run", "said")
 
 HANDLE = "root/clerk.1"
 
@@ -100,7 +100,13 @@ def came(runtime: Runtime[Any], handle: str = HANDLE) -> Came:
         for message in runtime.transcript(handle)
     ]
     facts = Counter(f"{event.handle} {event.kind}" for event in runtime.events())
-    return Came(result.status, result.text, runtime.ledger(), transcript, facts)
+    return Came(result.status, result.text, bare(runtime.ledger()), transcript, facts)
+
+
+def bare(ledger: Ledger) -> Ledger:
+    """A ledger without what the provider calls the models it has no price for; aimock does not say it as Google."""
+    below = tuple(bare(child) for child in ledger.children)
+    return ledger.model_copy(update={"unpriced": (), "children": below})
 
 
 async def run(agent: Agent[None, Any], prompt: str = "go", *, streamed: bool, **options: Any) -> Runtime[Any]:

@@ -16,6 +16,7 @@ from overt.message import Model
 from overt.stores import SQLiteStore
 from tests.wire.adapters import Adapter, each_adapter
 from tests.wire.aimock import Aimock, Fixture, calls, text
+from tests.wire.kit import bare
 
 pytestmark = [pytest.mark.anyio, each_adapter]
 
@@ -57,7 +58,7 @@ async def played(folder: Path, model: Model) -> tuple[str, Ledger, Counter[str]]
         result = await stream.result()
     await store.close()
     assert result.status is Status.DONE, result
-    return result.text, runtime.ledger(), Counter(str(line["what"]) for line in entries(folder))
+    return result.text, bare(runtime.ledger()), Counter(str(line["what"]) for line in entries(folder))
 
 
 async def test_the_demos_job(
