@@ -77,7 +77,11 @@ async def test_every_attempt_is_on_the_bill(crash_at: int, when: Literal["before
     unknown = usage.model_calls - result.total_tokens // 100
     assert usage.unreported_calls == unknown == sum(item.calls for item in result.unpriced)
     tree = fold([decode("r", record) for record in await store.read("r")])
-    assert (tree.root.total.cost, tree.root.money_reserved, tree.root.reserved) == (result.priced, Decimal(0), 0)
+    assert (tree.root.total.cost, tree.root.money_reserved, tree.root.reserved) == (
+        result.priced,
+        Decimal(0),
+        0,
+    )
 
 
 async def test_the_run_has_that_many_appends() -> None:
