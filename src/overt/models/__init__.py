@@ -10,20 +10,29 @@ from overt.errors import DefinitionError
 from overt.message import Model, ModelRequest, ModelResponse, ModelSettings
 
 if TYPE_CHECKING:
+    from overt.models.anthropic import AnthropicModel
+    from overt.models.google import GoogleModel
     from overt.models.openai import OpenAIModel
+    from overt.models.openai_responses import OpenAIResponsesModel
 
 __all__ = (
+    "AnthropicModel",
+    "GoogleModel",
     "Model",
     "ModelRequest",
     "ModelResponse",
     "ModelSettings",
     "OpenAIModel",
+    "OpenAIResponsesModel",
     "register",
     "resolve",
 )
 
 _PROVIDERS = {
+    "anthropic": ("AnthropicModel", "anthropic", "anthropic"),
+    "google": ("GoogleModel", "google", "google"),
     "openai": ("OpenAIModel", "openai", "openai"),
+    "openai-responses": ("OpenAIResponsesModel", "openai_responses", "openai"),
 }
 """Class, its module, and the extra that brings its client; by what stands before the colon."""
 _factories: dict[str, Callable[[str], Model]] = {}
