@@ -10,7 +10,7 @@ import pytest
 
 from overt.demo.clients import CLIENTS
 from overt.message import StreamingModel
-from overt.models import OpenAIModel
+from overt.models import AnthropicModel, OpenAIModel, OpenAIResponsesModel
 from tests.wire.aimock import KEY
 
 __all__ = ("ADAPTERS", "Adapter", "each_adapter")
@@ -32,6 +32,10 @@ class Adapter:
 
 ADAPTERS = [
     Adapter("openai", lambda model, url, key: OpenAIModel(model, base_url=url, api_key=key)),
+    Adapter(
+        "openai-responses", lambda model, url, key: OpenAIResponsesModel(model, base_url=url, api_key=key)
+    ),
+    Adapter("anthropic", lambda model, url, key: AnthropicModel(model, base_url=url, api_key=key)),
 ]
 
 each_adapter = pytest.mark.parametrize("adapter", ADAPTERS, ids=[adapter.provider for adapter in ADAPTERS])
