@@ -544,7 +544,7 @@ def test_one_model_serves_loop_after_loop_over_real_sockets(
 
 @pytest.mark.parametrize(("options", "content"), [({}, None), ({"null_content": False}, "")])
 async def test_a_message_of_calls_alone_has_no_content_or_an_empty_one(
-    options: dict[str, bool], content: str | None
+    options: dict[str, Any], content: str | None
 ) -> None:
     provider = Provider(reply(content="ok"))
     asking = AssistantMessage(tool_calls=(ToolCall(id="a", name="look"),))

@@ -111,7 +111,7 @@ async def play_all(model: Model, jobs: list[Job], folder: Path) -> int:
                     why(result)[:34],
                     usage.turns,
                     usage.tool_calls,
-                    usage.total_tokens,
+                    f"{usage.total_tokens}{'+?' if usage.unreported_calls else ''}",
                     f"{time.monotonic() - began:.1f}",
                     said[:60] + answered,
                 ),

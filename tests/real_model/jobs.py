@@ -85,7 +85,6 @@ def agent(
 
 
 CLERK = "You are a clerk in a shop. Use the tools you have, then answer in one sentence."
-CHOOSES = {"tool_choice": "auto"}
 
 JOBS = [
     Job(name="text", agent=agent("poet", "Answer in one sentence."), prompt="What is a kettle?"),
@@ -171,6 +170,7 @@ JOBS = [
             "Delegate with task: agent clerk, prompt 'How many kettles are left?'.",
             team=[agent("clerk", CLERK, stock, force="stock", budget=Budget(max_turns=2))],
             force="task",
+            length=96,
         ),
         prompt="How many kettles are left? Ask the clerk.",
         budget=Budget(max_turns=2, max_tokens=3_000),
