@@ -89,7 +89,7 @@ CLERK = "You are a clerk in a shop. Use the tools you have, then answer in one s
 JOBS = [
     Job(name="text", agent=agent("poet", "Answer in one sentence."), prompt="What is a kettle?"),
     Job(
-        name="tools, its choice",
+        name="tools by choice",
         agent=Agent(
             "clerk",
             does="Sells.",
@@ -101,7 +101,7 @@ JOBS = [
         budget=Budget(max_turns=3),
     ),
     Job(
-        name="tools, forced",
+        name="tools forced",
         agent=agent("clerk", CLERK, stock, price, force="stock"),
         prompt="How many kettles are left?",
         budget=Budget(max_turns=2),
@@ -113,20 +113,20 @@ JOBS = [
         budget=Budget(max_turns=2),
     ),
     Job(
-        name="typed output, unforced",
+        name="typed output by choice",
         agent=agent("taker", "Say what is ordered.", output_type=Order),
         prompt="I would like three kettles, please.",
         budget=Budget(max_turns=2),
     ),
     Job(
-        name="approval, approved",
+        name="approval given",
         agent=agent("clerk", CLERK, refund, force="refund"),
         prompt="Refund order A-1001: 40.00.",
         budget=Budget(max_turns=2),
         answers=(True, True),
     ),
     Job(
-        name="approval, rewound",
+        name="approval rewound",
         agent=agent("clerk", CLERK, refund, note, force="refund"),
         prompt="Refund order A-1001: 40.00.",
         budget=Budget(max_turns=2),
@@ -134,7 +134,7 @@ JOBS = [
         answers=(True, True, True),
     ),
     Job(
-        name="approval, declined",
+        name="approval declined",
         agent=agent("clerk", CLERK, refund, force="refund"),
         prompt="Refund order A-1001: 40.00.",
         budget=Budget(max_turns=2),
