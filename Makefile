@@ -1,17 +1,22 @@
-# demo    run the demo (installs only what a user needs)
+# demo    run the demo, then over the wire through each provider's client (installs only what a user needs)
 # test    every gate, then the built wheel in a clean environment, then every test
 # check   every gate: lint format imports contract stubtest mypy pyright verifytypes docs-build
 # docs    build the documentation into site/
 # fix     let ruff repair and format what it can
 # bench   run the benchmarks
 # torture kill, stop and race processes for some minutes; tests/torture/__main__.py says how to steer it
+# real-model  runs with a small real model: compiles llama.cpp, for some minutes, once
+# npm     install the programs from npm that tests talk to; `make test` does it
 # clean   remove everything that was built
 #
 # Any gate can be called by its own name: make mypy
 
 BIN := .venv/bin
 RUNTIME := .venv/.runtime
+CLIENTS := .venv/.clients
+REAL := .venv/.real
 DEV := .venv/.dev
+NODE := .venv/.node
 export NO_MKDOCS_2_WARNING := 1
 export DISABLE_MKDOCS_2_WARNING := true
 # Type checkers and linters must see this environment, whatever is active outside.
@@ -27,11 +32,14 @@ TYPED := $(shell for d in src tests examples tools benchmarks; do \
 	[ -z "$$(find $$d -name '*.py' 2>/dev/null | head -n 1)" ] || echo $$d; done)
 PENDING := $(shell grep -cvE '^[[:space:]]*(\#|$$)' stubs/pending.txt)
 
-.PHONY: demo test check docs bench torture fix clean env pytest wheel $(GATES)
+.PHONY: demo test check docs bench torture real-model fix clean env npm pytest wheel $(GATES)
 .DELETE_ON_ERROR:
 
-demo: $(RUNTIME)
+# The clients come when the first part has been seen: they take longer to install than all else.
+demo: $(if $(findstring --wire,$(ARGS)),$(CLIENTS),$(RUNTIME))
 	@$(BIN)/python -m overt demo $(ARGS)
+	@$(if $(strip $(ARGS) $(OVERT_MODEL)),,echo && $(MAKE) --no-print-directory $(CLIENTS) && \
+		$(BIN)/python -m overt demo --wire all)
 
 test: check
 	@$(MAKE) --no-print-directory wheel
@@ -48,11 +56,16 @@ bench: $(RUNTIME)
 torture: $(DEV)
 	@$(BIN)/python -W error -m tests.torture
 
+real-model: $(CLIENTS) $(if $(OVERT_MODEL),,$(REAL))
+	@$(BIN)/python -W error -m tests.real_model
+
 clean:
 	rm -rf .venv site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
 	find src tests tools examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 env: $(DEV)
+
+npm: $(NODE)
 
 fix: $(DEV)
 	$(BIN)/ruff check --fix .
@@ -61,7 +74,7 @@ fix: $(DEV)
 wheel: $(DEV)
 	$(BIN)/python tools/check_wheel.py
 
-pytest: $(DEV)
+pytest: $(DEV) $(NODE)
 	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal $(ARGS)
 
 lint: $(DEV)
@@ -101,6 +114,18 @@ $(RUNTIME): pyproject.toml tools/make-env tools/find-python
 	@tools/make-env
 	@touch $@
 
+$(CLIENTS): pyproject.toml tools/make-env tools/find-python
+	@tools/make-env openai,anthropic,google
+	@touch $(RUNTIME) $@
+
+$(REAL): tools/make-real-model | $(CLIENTS)
+	@tools/make-real-model
+	@touch $@
+
 $(DEV): pyproject.toml tools/make-env tools/find-python
 	@tools/make-env dev
-	@touch $(RUNTIME) $@
+	@touch $(RUNTIME) $(CLIENTS) $@
+
+# Where it cannot be done the tests that need it are skipped, and the next call tries again; CI fails.
+$(NODE): tools/node/package.json tools/npm.py | $(DEV)
+	@{ $(BIN)/python -m tools.npm && touch $@; } || [ -z "$$OVERT_REQUIRE_NPM$$CI" ]

@@ -73,6 +73,7 @@ class OpenAIModel:
         output_limit_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens",
         structured_output: bool | None = None,
         stream_usage: bool = True,
+        null_content: bool = True,
     ) -> None: ...
     @property
     def name(self) -> str: ...

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import shutil
@@ -11,12 +13,18 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
 from overt.__main__ import main
+from overt.demo import clients, team, wire
+from overt.demo.provider.server import serve
 from overt.demo.team import entries
+from overt.errors import ModelError
+from overt.policy import ResumePolicy
+from overt.testing import MockModel
 from tests.demo.chat_server import chat_server
 
 ROOT = Path(__file__).parents[2]
@@ -151,6 +159,8 @@ def test_a_closed_input_keeps_the_parked_run_and_says_how_to_answer_it(tmp_path:
         (["--answer", "maybe"], "invalid choice: 'maybe'"),
         (["--open", "nowhere"], "there is no run in nowhere"),
         (["--loud"], "unrecognized arguments: --loud"),
+        (["--wire", "nobody"], "invalid choice: 'nobody'"),
+        (["--wire", "openai", "--keep"], "--wire keeps nothing and asks nobody"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_made(
@@ -278,3 +288,102 @@ def test_the_command_is_installed_with_a_version_and_a_help(tmp_path: Path) -> N
         assert told in (ran.stdout or ran.stderr)
         assert ran.returncode == (0 if arguments else 2)
     assert shutil.which("overt", path=str(Path(sys.executable).parent))
+
+
+PROVIDERS = ["openai", "openai-responses", "anthropic", "google"]
+
+
+def test_the_same_job_through_each_providers_client_comes_to_the_same(tmp_path: Path) -> None:
+    ran = demo(tmp_path, "--wire", "all")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    rows = [line.split() for line in ran.stdout.splitlines() if line.startswith("  ")]
+    assert [row[0] for row in rows] == ["provider", *PROVIDERS]
+    assert [row[3:] for row in rows[1:]] == [["12", "of", "12", "12", "1,200", "yes"]] * 4
+    assert max(map(len, ran.stdout.splitlines())) <= 80
+    assert list(tmp_path.iterdir()) == []
+    page = (ROOT / "README.md").read_text("utf-8")
+    (shown,) = re.findall(r"```text\n(  provider .*?)```", page, flags=re.DOTALL)
+    assert unversioned(shown) in unversioned(ran.stdout)
+
+
+def unversioned(table: str) -> str:
+    """A table without the versions of packages."""
+    return re.sub(r" +\d+\.\d+\.\d+ +", " ", table)
+
+
+# ------------------------------------------------------------------ over the wire, in this process
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Play the two parts where they can be reached."""
+
+    def play(*arguments: str) -> str | None:
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            code = wire.main(list(arguments))
+        return f"The process ended with {code} and said\n{said.getvalue()}" if code else None
+
+    monkeypatch.setattr(wire, "_process", play)
+
+
+def row_of(provider: str, printed: str) -> list[str]:
+    """What is printed of a provider, without the name of its client."""
+    (row,) = [line.split() for line in printed.splitlines() if line.startswith(f"  {provider} ")]
+    return row[2:]
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_run_that_came_to_something_else_is_shown_beside_what_was_expected(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dear = MockModel(team._script, name=team.MODEL, tokens=101)
+    monkeypatch.setattr(wire, "serve", lambda _: serve(dear))
+    assert main(["demo", "--wire", "openai", "--policy", "continue"]) == 1
+    printed = capsys.readouterr().out
+    assert row_of("openai", printed)[-2:] == ["808", "no"]
+    expected, _, got = printed.partition("and got")
+    assert re.search(r"payments\.2 +done +4 +4 +400 +400\n", expected)
+    assert re.search(r"payments\.2 +done +4 +4 +404 +404\n", got)
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_client_that_is_not_installed_is_told_and_the_others_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def version(package: str) -> str:
+        if package == "anthropic":
+            raise PackageNotFoundError
+        return "1.0"
+
+    monkeypatch.setattr(clients, "version", version)
+    assert wire.run(["anthropic", "openai"], policy=ResumePolicy.CONTINUE, how="decline") == 1
+    printed = capsys.readouterr().out
+    assert row_of("anthropic", printed)[-2:] == ["not", "run"]
+    assert "anthropic: the package 'anthropic' is missing: pip install 'overt[anthropic]'" in printed
+    assert row_of("openai", printed)[-1] == "yes"
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_run_that_failed_is_told_with_what_its_process_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    down = MockModel(lambda _: ModelError("no credit left", status_code=402))
+    monkeypatch.setattr(wire, "serve", lambda _: serve(down))
+    assert main(["demo", "--wire", "openai"]) == 1
+    printed = capsys.readouterr().out
+    assert row_of("openai", printed)[-1] == "no"
+    assert "no credit left" in printed
+
+
+def test_an_interrupted_comparison_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(wire, "_process", interrupted)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert main(["demo", "--wire", "openai"]) == 130
+    assert "nothing is kept" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []

@@ -540,3 +540,14 @@ def test_one_model_serves_loop_after_loop_over_real_sockets(
     assert len(_Server.peers) == len(backends)
     # With warnings as errors, a connection left open by a loop would fail here.
     gc.collect()
+
+
+@pytest.mark.parametrize(("options", "content"), [({}, None), ({"null_content": False}, "")])
+async def test_a_message_of_calls_alone_has_no_content_or_an_empty_one(
+    options: dict[str, Any], content: str | None
+) -> None:
+    provider = Provider(reply(content="ok"))
+    asking = AssistantMessage(tool_calls=(ToolCall(id="a", name="look"),))
+    result = ToolMessage(text="7", call_id="a", name="look")
+    await provider.model(**options).generate(ModelRequest(messages=(UserMessage(text="go"), asking, result)))
+    assert provider.bodies[0]["messages"][1]["content"] == content

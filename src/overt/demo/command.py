@@ -13,7 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from overt.demo import screen
+from overt.demo import screen, wire
+from overt.demo.clients import CLIENTS
 from overt.demo.process import DATABASE
 from overt.demo.team import LEDGER
 from overt.errors import DefinitionError
@@ -56,12 +57,20 @@ def add_to(commands: Any) -> None:
         metavar="FOLDER",
         help="go on with a run that was kept or interrupted, or show it",
     )
+    parser.add_argument(
+        "--wire",
+        choices=[*CLIENTS, "all"],
+        help="play the same job over HTTP instead, through this provider's own client (or each provider's) and against "
+        "a local server, and compare the bills",
+    )
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Play the demo and return its exit code."""
     screen.by_line()
+    if arguments.wire is not None:
+        return _over_the_wire(arguments)
     name = os.environ.get("OVERT_MODEL", "")
     try:
         if name:
@@ -81,6 +90,16 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"overt demo: the output was closed; the folder is still there: {folder}", file=sys.stderr)
         return screen.cut_off()
     return code
+
+
+def _over_the_wire(arguments: argparse.Namespace) -> int:
+    if arguments.open is not None or arguments.keep or arguments.answer == "ask":
+        return _refuse("--wire keeps nothing and asks nobody: leave --open, --keep and --answer ask out")
+    names = list(CLIENTS) if arguments.wire == "all" else [arguments.wire]
+    try:
+        return wire.run(names, policy=ResumePolicy(arguments.policy), how=arguments.answer)
+    except BrokenPipeError:
+        return screen.cut_off()
 
 
 def _leave(arguments: argparse.Namespace, folder: Path, code: int) -> None:

@@ -14,9 +14,11 @@ from overt.message import Model, ModelRequest, ToolMessage
 from overt.testing import MockModel, Reply, call, say
 from overt.tool import tool
 
-__all__ = ("COORDINATOR", "JOB", "LEDGER", "RUN_ID", "entries", "model")
+__all__ = ("COORDINATOR", "JOB", "LEDGER", "MODEL", "RUN_ID", "entries", "model", "script")
 
 RUN_ID = "order-A-1001"
+MODEL = "scripted"
+"""What the model that plays everybody is called."""
 JOB = "Order A-1001 came five days late. Put it right."
 LEDGER = "ledger.jsonl"
 """The file the tools write to: one line for each time something really happened."""
@@ -103,15 +105,26 @@ COORDINATOR = Agent(
 
 def model(name: str) -> Model | str:
     """Return the model called `name`, or the script if there is no name."""
-    if name:
-        return name
-    return MockModel(
-        {
-            "coordinator": _coordinator,
-            "researcher": [call("track", order="A-1001"), say("It left five days late: a lorry broke down.")],
-            "payments": _payments,
-        }
-    )
+    return name or script()
+
+
+def script() -> Model:
+    """Return the model that plays everybody's part. It counts nothing, so any process may go on with it."""
+    return MockModel(_script, name=MODEL)
+
+
+def _script(request: ModelRequest) -> Reply:
+    """Answer whoever asks. It is known by its tools: over the wire nobody says its name."""
+    offered = [tool.name for tool in request.tools]
+    if "task" in offered:
+        return _coordinator(request)
+    return _researcher(request) if "track" in offered else _payments(request)
+
+
+def _researcher(request: ModelRequest) -> Reply:
+    if not _results(request):
+        return call("track", order="A-1001")
+    return say("It left five days late: a lorry broke down.")
 
 
 def _payments(request: ModelRequest) -> Reply:

@@ -72,11 +72,13 @@ class Converter:
     Args:
         provider: Whose opaque parts are sent back: those that a reply read for the same provider left.
         limit_field: What the endpoint calls its output limit.
+        null_content: Whether a message of calls alone has no content, or an empty one.
     """
 
-    def __init__(self, provider: str, *, limit_field: OutputLimitField) -> None:
+    def __init__(self, provider: str, *, limit_field: OutputLimitField, null_content: bool = True) -> None:
         self._provider = provider
         self._limit_field = limit_field
+        self._no_content = None if null_content else ""
         self._converted: Converted[Wire | None] = Converted(self._convert, _tool_set)
 
     def body(self, request: ModelRequest, *, model: str, base: ModelSettings) -> Wire:
@@ -139,7 +141,7 @@ class Converter:
         if not message.text and not message.tool_calls:
             # Refused by the API, for good: every later request would hold it again.
             return None
-        wire: Wire = {"role": "assistant", "content": clean(message.text) or None}
+        wire: Wire = {"role": "assistant", "content": clean(message.text) or self._no_content}
         if not message.tool_calls:
             return wire
         kept = (message.opaque or {}).get(self._provider)

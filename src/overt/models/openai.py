@@ -46,6 +46,9 @@ class OpenAIModel:
             for OpenAI's own hosts and no for any other. Without it typed output is given through a tool.
         stream_usage: Whether to ask for the usage of streamed replies (`stream_options`). Where an endpoint refuses to
             be asked, `False` leaves usage unknown unless it comes unasked.
+        null_content: Whether a message of the model's that is calls and no text is sent with a content of `null`, as
+            OpenAI has it. Where an endpoint refuses that from the second turn on, as llama-cpp-python's server does,
+            `False` sends an empty text; others refuse that.
 
     Attributes:
         structured_output: As given, or found by the host.
@@ -68,13 +71,14 @@ class OpenAIModel:
         output_limit_field: OutputLimitField = "max_completion_tokens",
         structured_output: bool | None = None,
         stream_usage: bool = True,
+        null_content: bool = True,
     ) -> None:
         self._endpoint = Endpoint("OpenAIModel", name, client=client, base_url=base_url, api_key=api_key)
         self._name = name
         self._settings = settings or ModelSettings()
         self._stream_usage = stream_usage
         self._kept_as = f"openai-chat:{self._endpoint.host}"
-        self._converter = Converter(self._kept_as, limit_field=output_limit_field)
+        self._converter = Converter(self._kept_as, limit_field=output_limit_field, null_content=null_content)
         self.structured_output = self._endpoint.official if structured_output is None else structured_output
 
     @property

