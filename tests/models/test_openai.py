@@ -170,7 +170,7 @@ async def test_each_message_is_converted_once(monkeypatch: pytest.MonkeyPatch) -
     converted.clear()
     del messages
     gc.collect()
-    assert len(model._converter._messages) == 1
+    assert len(model._converter._converted._messages) == 1
 
 
 async def test_a_part_that_cannot_be_sent_is_refused_before_anything_is() -> None:

@@ -30,12 +30,14 @@ class Account:
         "turns",
         "unpriced",
         "unreported",
+        "written",
     )
 
     def __init__(self) -> None:
         self.input: int = 0
         self.output: int = 0
         self.cached: int = 0
+        self.written: int = 0
         self.reasoning: int = 0
         self.tokens: int = 0
         self.turns: int = 0
@@ -54,6 +56,7 @@ class Account:
             self.input += tokens.input
             self.output += tokens.output
             self.cached += tokens.cached
+            self.written += tokens.written
             self.reasoning += tokens.reasoning
             self.tokens += tokens.total or tokens.input + tokens.output
         if cost is None:

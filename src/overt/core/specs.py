@@ -32,6 +32,8 @@ class Tokens(NamedTuple):
     cached: int = 0
     reasoning: int = 0
     total: int = 0
+    written: int = 0
+    """Part of `input` that was written into the provider's cache."""
 
 
 class CallSpec(NamedTuple):

@@ -34,6 +34,7 @@ def usage_of(account: Account) -> Usage:
         input_tokens=account.input,
         output_tokens=account.output,
         cached_tokens=account.cached,
+        cache_write_tokens=account.written,
         reasoning_tokens=account.reasoning,
         total_tokens=account.tokens,
         turns=account.turns,

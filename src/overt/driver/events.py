@@ -366,6 +366,7 @@ def _usage(tokens: f.Tokens, total: int) -> Usage:
         input_tokens=tokens.input,
         output_tokens=tokens.output,
         cached_tokens=tokens.cached,
+        cache_write_tokens=tokens.written,
         reasoning_tokens=tokens.reasoning,
         total_tokens=total,
         turns=0,

@@ -62,7 +62,8 @@ def read_reply(
     tokens = None
     if usage is not None:
         sent, received, total = usage.input_tokens, usage.output_tokens, usage.total_tokens
-        for count in (sent, received, total, usage.cached_tokens, usage.reasoning_tokens):
+        written = usage.cache_write_tokens
+        for count in (sent, received, total, usage.cached_tokens, usage.reasoning_tokens, written):
             if type(count) is not int or not 0 <= count < 2**53:
                 raise TypeError(f"the model reported {count!r:.40} tokens")
         tokens = f.Tokens(
@@ -71,6 +72,7 @@ def read_reply(
             usage.cached_tokens,
             usage.reasoning_tokens,
             0 if total == sent + received else total,
+            written,
         )
     return i.ModelDone(
         effect.id,
