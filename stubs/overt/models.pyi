@@ -1,9 +1,11 @@
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Literal
 
 from openai import AsyncOpenAI
+from pydantic_ai.models import Model as PydanticModel
 
 from overt import Model as Model
+from overt import ModelDelta
 from overt import ModelRequest as ModelRequest
 from overt import ModelResponse as ModelResponse
 from overt import ModelSettings as ModelSettings
@@ -40,3 +42,15 @@ class OpenAIResponsesModel:
     @property
     def name(self) -> str: ...
     async def generate(self, request: ModelRequest) -> ModelResponse: ...
+
+class PydanticAIModel:
+    def __init__(
+        self, model: PydanticModel[Any] | str, *, settings: ModelSettings | None = None
+    ) -> None: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def structured_output(self) -> bool: ...
+    def check(self) -> None: ...
+    async def generate(self, request: ModelRequest) -> ModelResponse: ...
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta]: ...

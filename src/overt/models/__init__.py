@@ -11,6 +11,7 @@ from overt.message import Model, ModelRequest, ModelResponse, ModelSettings
 
 if TYPE_CHECKING:
     from overt.models.openai import OpenAIModel
+    from overt.models.pydantic_ai import PydanticAIModel
 
 __all__ = (
     "Model",
@@ -18,12 +19,14 @@ __all__ = (
     "ModelResponse",
     "ModelSettings",
     "OpenAIModel",
+    "PydanticAIModel",
     "register",
     "resolve",
 )
 
 _PROVIDERS = {
     "openai": ("OpenAIModel", "openai", "openai"),
+    "pydantic-ai": ("PydanticAIModel", "pydantic_ai", "pydantic-ai"),
 }
 """Class, its module, and the extra that brings its client; by what stands before the colon."""
 _factories: dict[str, Callable[[str], Model]] = {}
