@@ -39,7 +39,7 @@ from overt.models._failures import (
 from overt.models._wire import wire_name
 from overt.models.redact import redact
 
-__all__ = ("definition_error", "failure_of", "secrets_of")
+__all__ = ("definition_error", "failure_of", "incomplete", "secrets_of")
 
 _MAX_ADVICE = 300
 _LIKE_A_SECRET = re.compile(r"(?:API_?KEY|ACCESS_?KEY(?:_ID)?|TOKEN|SECRET|PASSWORD)$", re.I)
@@ -59,6 +59,15 @@ def definition_error(text: str) -> DefinitionError:
     """Return what the library says of a model it cannot make, or a request it cannot send."""
     return DefinitionError(
         cut(redact(text.partition(" To try Pydantic AI")[0], secrets_of(None)), _MAX_ADVICE)
+    )
+
+
+def incomplete() -> ModelError:
+    """Return the error of a stream that broke off, as the assembler of streams has it."""
+    return ModelError(
+        "The stream ended without a finish reason: the reply is incomplete.",
+        type="StreamIncomplete",
+        retryable=True,
     )
 
 
@@ -111,11 +120,7 @@ def _api_failure(error: ModelAPIError, request: ModelRequest, secrets: set[str |
         text = told(error)
         made = connection_failure(kind, text if cause in text else f"{text} {cause}", secrets=secrets)
     elif "without a `finish_reason`" in told(error):
-        return ModelError(
-            "The stream ended without a finish reason: the reply is incomplete.",
-            type="StreamIncomplete",
-            retryable=True,
-        )
+        return incomplete()
     else:
         made = status_failure(kind, None, _body(error.body) or told(error), secrets=secrets)
         made.retryable = isinstance(error, _PASSING)

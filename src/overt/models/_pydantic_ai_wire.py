@@ -70,7 +70,7 @@ from overt.models._wire import (
     wire_name,
 )
 
-__all__ = ("PARAGRAPH", "Asked", "Converter", "Traits", "read_reply", "reasoning_of", "usage_of")
+__all__ = ("PARAGRAPH", "Asked", "Converter", "Traits", "is_whole", "read_reply", "reasoning_of", "usage_of")
 
 PARAGRAPH = "\n\n"
 """Between two parts of the reasoning."""
@@ -101,7 +101,9 @@ class Traits(NamedTuple):
     one_try: bool
     """Whether it takes the setting that turns its client's retries off."""
     says_why: bool
-    """Whether every whole reply has the provider's own word for why it ended."""
+    """Whether every stream that is whole has the provider's own word for why it ended."""
+    streams_unasked: bool
+    """Whether the library may stream a reply that is asked for whole."""
     makes_up_stop: bool
     """Whether the library says `stop` where the provider said nothing."""
     arguments_are_objects: bool
@@ -399,6 +401,17 @@ def reasoning_of(reply: Reply) -> str | None:
     return clean(PARAGRAPH.join(said)) if said else None
 
 
+def is_whole(reply: Reply, traits: Traits, *, streamed: bool) -> bool:
+    """Say whether a reply came to its end.
+
+    The library takes the end of a stream for the end of the reply, and some of its models then say `stop` themselves.
+    """
+    if reply.state != "complete":
+        return False
+    unsaid = _reason(reply, traits) == (None, None)
+    return not (unsaid and (traits.says_why if streamed else traits.streams_unasked))
+
+
 def read_reply(reply: Reply, request: ModelRequest, traits: Traits) -> ModelResponse:
     """Read a reply.
 
@@ -441,17 +454,20 @@ def read_reply(reply: Reply, request: ModelRequest, traits: Traits) -> ModelResp
 
 
 def _finish(reply: Reply, calls: bool, traits: Traits) -> tuple[_Finish, str | None, str]:
-    details = mapping(reply.provider_details)
-    said = details.get("finish_reason")
-    raw = clean(str.__str__(said)) if isinstance(said, str) else None
-    reason = reply.finish_reason
-    if reason == "stop" and raw is None and traits.makes_up_stop:
-        reason = None
+    raw, reason = _reason(reply, traits)
     found = _FINISH.get(reason or "", "unknown")
-    refusal = "" if calls else clean(text_of(details.get("refusal")))
+    refusal = "" if calls else clean(text_of(mapping(reply.provider_details).get("refusal")))
     if refusal or (raw == "refusal" and not calls):
         return "refusal", raw, refusal
     return ("tool_calls" if calls and found == "stop" else found), raw, ""
+
+
+def _reason(reply: Reply, traits: Traits) -> tuple[str | None, str | None]:
+    """Return why a reply ended: the provider's own word, and the library's."""
+    said = mapping(reply.provider_details).get("finish_reason")
+    raw = clean(str.__str__(said)) if isinstance(said, str) else None
+    made_up = reply.finish_reason == "stop" and raw is None and traits.makes_up_stop
+    return raw, None if made_up else reply.finish_reason
 
 
 def usage_of(usage: RequestUsage) -> Usage | None:

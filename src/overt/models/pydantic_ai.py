@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, suppress
 from typing import Any, cast
 
 import anyio
@@ -23,7 +23,7 @@ from pydantic_ai.messages import (
     ThinkingPart,
     ThinkingPartDelta,
 )
-from pydantic_ai.models import Model, infer_model
+from pydantic_ai.models import Model, StreamedResponse, infer_model
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.profiles import ModelProfile
@@ -32,14 +32,15 @@ from overt._text import clean
 from overt.errors import DefinitionError, ModelError
 from overt.message import ModelDelta, ModelRequest, ModelResponse, ModelSettings, ToolCallDelta
 from overt.models._failures import cut
-from overt.models._pydantic_ai_failures import definition_error, failure_of, secrets_of
-from overt.models._pydantic_ai_wire import PARAGRAPH, Converter, Traits, read_reply, usage_of
+from overt.models._pydantic_ai_failures import definition_error, failure_of, incomplete, secrets_of
+from overt.models._pydantic_ai_wire import PARAGRAPH, Converter, Traits, is_whole, read_reply, usage_of
 from overt.models._wire import arguments_text
 from overt.models.redact import redact
 
 __all__ = ("PydanticAIModel",)
 
 _OBJECTS_ON_THE_WIRE = {"AnthropicModel", "BedrockConverseModel"}
+_STREAM_UNASKED = {"AnthropicModel", "BedrockConverseModel"}
 
 
 class PydanticAIModel:
@@ -68,7 +69,8 @@ class PydanticAIModel:
     * Reasoning with its signatures, ids of items and whatever else is only the provider's goes back to the same
       endpoint unchanged, in its place, and to no other. Where text was edited since, it goes without its id.
     * Files a model makes come back in `opaque` only. Citations are not kept.
-    * A stream is taken for whole only with the provider's own word for why it ended. Tool calls come at its end, whole.
+    * A stream is taken for whole only with the provider's own word for why it ended; so is a reply of Anthropic's or
+      Bedrock's, which the library may stream without being asked to. Tool calls come at the end of a stream, whole.
     * A reply the provider suspended (`pause_turn`, background mode) is a `ModelError` of the type `"SuspendedReply"`.
     * Our conversion of a message is kept; the library converts the whole transcript at every call.
     * The deadline of a request is kept by the runtime, which cancels the call; the client is not told.
@@ -149,6 +151,8 @@ class PydanticAIModel:
                 model_request_parameters=asked.parameters,
             )
             _refuse_suspended(reply)
+            if not is_whole(reply, traits, streamed=False):
+                raise incomplete()
             return read_reply(reply, request, traits)
         except (ModelError, DefinitionError):
             raise
@@ -189,14 +193,14 @@ class PydanticAIModel:
                 model_request_parameters=asked.parameters,
             ) as stream:
                 said = _Said()
-                # Left early, the library's generator is not for the event loop's collector to close.
-                async with aclosing(
-                    cast("AsyncGenerator[ModelResponseStreamEvent]", aiter(stream))
-                ) as events:
+                events = aiter(stream)
+                try:
                     async for event in events:
                         piece = said.piece(event)
                         if piece is not None:
                             yield piece
+                finally:
+                    await _end(stream, events)
                 reply = stream.get()
             _refuse_suspended(reply)
             response = read_reply(reply, request, traits)
@@ -207,9 +211,7 @@ class PydanticAIModel:
                     type="InvalidReply",
                     usage=response.usage,
                 )
-            # A stream the library ends without saying why has broken off, where the provider does say.
-            unsaid = response.raw_finish_reason is None and response.finish_reason == "unknown"
-            whole = reply.state == "complete" and not (traits.says_why and unsaid)
+            whole = is_whole(reply, traits, streamed=True)
             for delta in _rest(response, text, "".join(said.reasoning), whole=whole):
                 yield delta
             return
@@ -284,6 +286,23 @@ def _rest(response: ModelResponse, text: str, reasoning: str, *, whole: bool) ->
     )
 
 
+async def _end(stream: StreamedResponse, events: AsyncIterator[ModelResponseStreamEvent]) -> None:
+    """End the library's iteration where it was left early, down to the client's; one that is through has nothing left.
+
+    Closing the outer generator would leave those within to the event loop's collector, of which trio complains. Going
+    on within a cancelled scope ends them at the first thing they wait for; that may be a lock before the client's own
+    iteration, which the library closes only if asked.
+    """
+    with anyio.CancelScope() as scope, suppress(Exception):
+        scope.cancel()
+        async for _ in events:
+            pass
+    close: Callable[[], Awaitable[None]] | None = getattr(getattr(stream, "_response", None), "aclose", None)
+    if close is not None:
+        with anyio.CancelScope(shield=True), suppress(Exception):
+            await close()
+
+
 def _refuse_suspended(reply: Reply) -> None:
     if reply.state == "suspended":
         raise ModelError(
@@ -317,6 +336,7 @@ def _traits(model: Model[Any]) -> Traits:
         id_length=profile.get("tool_call_id_length"),
         one_try="max_retries" not in inner.unsupported_settings,
         says_why=inner.provider is not None,
+        streams_unasked=bool(kinds & _STREAM_UNASKED),
         makes_up_stop="OpenAIChatModel" in kinds,
         arguments_are_objects=bool(kinds & _OBJECTS_ON_THE_WIRE),
         structured=bool(profile.get("supports_json_schema_output", False) and both),
