@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
 
 import anyio
+import anyio.lowlevel
 import httpx2
 import pytest
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
-from pydantic_ai.messages import ModelMessage
+from pydantic import BaseModel
+from pydantic_ai.messages import ModelMessage, TextPart, ThinkingPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.messages import ModelResponse as Reply
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.providers.openai import OpenAIProvider
+from pydantic_ai.usage import RequestUsage
 from tests.models.openai_fake import KEY, calls, reply
 from tests.models.pydantic_ai_fake import Provider, chunks, streamed
+from tests.models.test_openai import everything
+from tests.stream_kit import all_of
+from tests.suspend_kit import first, yes
 
-from overt.message import ModelRequest, ToolSpec, Usage, UserMessage
-from overt.models import PydanticAIModel
+from overt import Agent, ResumePolicy, Runtime, require_approval, tool
+from overt.errors import DefinitionError, ModelError
+from overt.events import RequestOpened, TextDelta
+from overt.message import ModelRequest, StreamingModel, ToolSpec, Usage, UserMessage
+from overt.models import PydanticAIModel, resolve
+from overt.models.pydantic_ai import _entered
+from overt.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -103,3 +121,260 @@ async def test_cancellation_goes_through() -> None:
         await started.wait()
         group.cancel_scope.cancel()
     assert group.cancel_scope.cancelled_caught
+
+
+# ------------------------------------------------------------------ connections and loops
+
+
+class _Server(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    peers: ClassVar[set[Any]] = set()
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.peers.add(self.client_address)
+        status = 200 if body["messages"][-1]["content"] != "fail" else 503
+        payload = json.dumps(reply(content="pong") if status == 200 else {"error": {"message": KEY}}).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(payload)))
+        self.end_headers()
+        self.wfile.write(payload)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    _Server.peers.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Server)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize("backends", [("asyncio", "trio", "asyncio"), ("trio", "trio")])
+@pytest.mark.usefixtures("served")
+def test_one_name_serves_loop_after_loop_over_real_sockets(backends: tuple[str, ...]) -> None:
+    model, other = PydanticAIModel("openai-chat:m"), PydanticAIModel("openai-chat:m")
+    entered: list[Any] = []
+
+    async def main() -> None:
+        for each in (model, other, model):
+            assert (await each.generate(ask())).message.text == "pong"
+        failing = ModelRequest(messages=(UserMessage(text="fail"),))
+        with pytest.raises(ModelError) as caught:
+            await model.generate(failing)
+        assert (caught.value.status_code, caught.value.retryable) == (503, True)
+        assert KEY not in everything(caught.value)
+        entered.append(await _entered("openai-chat:m"))
+
+    for backend in backends:
+        anyio.run(main, backend=backend)
+    # One connection a loop, shared by both models, and closed with it.
+    assert len(_Server.peers) == len(backends)
+    assert [each.provider.client.is_closed() for each in entered] == [True] * len(backends)
+    assert len({id(each) for each in entered}) == len(backends)
+
+
+@pytest.mark.usefixtures("served")
+def test_a_model_that_is_given_serves_loop_after_loop() -> None:
+    library = OpenAIChatModel("m", provider=OpenAIProvider())
+    model = PydanticAIModel(library)
+
+    async def main() -> None:
+        for _ in range(2):
+            assert (await model.generate(ask())).message.text == "pong"
+        assert not library.client.is_closed()
+
+    for _ in range(3):
+        anyio.run(main)
+        assert library.client.is_closed()
+    assert len(_Server.peers) == 3
+
+
+async def test_many_at_once_enter_a_model_once() -> None:
+    entered: list[object] = []
+
+    class Counted(FunctionModel):
+        async def __aenter__(self) -> Counted:
+            await anyio.lowlevel.checkpoint()
+            entered.append(self)
+            return self
+
+    async def answer(_: list[ModelMessage], __: AgentInfo) -> Reply:
+        return Reply([TextPart("hi")])
+
+    model = PydanticAIModel(Counted(answer))
+    async with anyio.create_task_group() as group:
+        for _ in range(5):
+            group.start_soon(model.generate, ask())
+    assert len(entered) == 1
+
+
+# ------------------------------------------------------------------ declaring
+
+
+def test_a_name_becomes_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    model = resolve("pydantic-ai:openai-chat:ft:gpt-5-mini:acme")
+    assert isinstance(model, PydanticAIModel)
+    assert isinstance(model, StreamingModel)
+    assert model.name == "openai-chat:ft:gpt-5-mini:acme"
+
+
+def test_what_is_missing_is_told_when_the_model_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(DefinitionError, match=r"openai:x.*Set the `OPENAI_API_KEY`") as caught:
+        resolve("pydantic-ai:openai:x")
+    assert "test model" not in str(caught.value)
+    assert caught.value.__context__ is None
+    monkeypatch.setitem(sys.modules, "groq", None)
+    with pytest.raises(DefinitionError, match=r"pip install \"pydantic-ai-slim\[groq\]"):
+        resolve("pydantic-ai:groq:llama")
+    with pytest.raises(DefinitionError, match="Unknown model: nowhere:x"):
+        resolve("pydantic-ai:nowhere:x")
+    with pytest.raises(DefinitionError, match="empty"):
+        PydanticAIModel(" ")
+
+
+def test_a_missing_library_is_told_by_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "overt.models.pydantic_ai", raising=False)
+    monkeypatch.setitem(sys.modules, "pydantic_ai", None)
+    with pytest.raises(DefinitionError, match=r"pip install 'overt\[pydantic-ai\]'"):
+        resolve("pydantic-ai:groq:llama")
+
+
+def test_attempts_nobody_would_count_are_refused() -> None:
+    inner = TestModel()
+    for model in (FallbackModel(inner, inner), WrapperModel(FallbackModel(inner, inner))):
+        with pytest.raises(DefinitionError, match="FallbackModel"):
+            PydanticAIModel(model)
+    assert PydanticAIModel(WrapperModel(inner)).name == "test:test"
+
+
+# ------------------------------------------------------------------ runs
+
+
+class Shop:
+    """Scripted through the library: asks for the refund, then says what came of it."""
+
+    def __init__(self) -> None:
+        self.paid: list[int] = []
+        self.asked: list[list[ModelMessage]] = []
+
+    def agent(self) -> Agent[None, str]:
+        @tool(on_replay="reuse")
+        async def refund(cents: int) -> str:
+            """Give money back."""
+            self.paid.append(cents)
+            return f"paid {cents}"
+
+        async def answer(messages: list[ModelMessage], info: AgentInfo) -> Reply:
+            self.asked.append(messages)
+            last = messages[-1].parts[-1]
+            usage = RequestUsage(input_tokens=10, output_tokens=2)
+            if isinstance(last, ToolReturnPart):
+                return Reply([TextPart(f"so: {last.content}")], usage=usage)
+            (offered,) = info.function_tools
+            return Reply(
+                [ThinkingPart("hm"), ToolCallPart(offered.name, {"cents": 5}, "their id")], usage=usage
+            )
+
+        async def said(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+            for part in (await answer(messages, info)).parts:
+                if isinstance(part, TextPart):
+                    for letter in part.content:
+                        yield letter
+                elif isinstance(part, ToolCallPart):
+                    yield {0: DeltaToolCall(part.tool_name, '{"cents": 5}', tool_call_id="their id")}
+
+        model = PydanticAIModel(FunctionModel(answer, stream_function=said, model_name="shop"))
+        return Agent(
+            "w", does="refunds", tools=[refund], model=model, guardrails=[require_approval("refund")]
+        )
+
+
+@pytest.mark.parametrize("policy", list(ResumePolicy))
+async def test_a_parked_approval_goes_on_in_another_runtime(policy: ResumePolicy) -> None:
+    shop, store = Shop(), MemoryStore()
+    result, runtime = await shop.agent().run("refund", store=store, resume_policy=policy)
+    assert result.status == "pending"
+    assert first(result).data["call"] == {"tool": "refund", "arguments": {"cents": 5}}
+    assert (shop.paid, result.total_tokens) == ([], 12)
+    again = await Runtime.open(shop.agent(), runtime.id, store=store)
+    done = await again.resume(yes(result))
+    assert (done.status, done.text, shop.paid) == ("done", "so: paid 5", [5])
+    turns = 3 if policy is ResumePolicy.REWIND else 2
+    assert (len(shop.asked), done.total_tokens, done.usage.model_calls) == (turns, 12 * turns, turns)
+
+
+async def test_a_run_that_is_read_along_is_the_same_run() -> None:
+    shop = Shop()
+    stream = shop.agent().stream("refund")
+    events = await all_of(stream)
+    (opened,) = (event.request for event in events if isinstance(event, RequestOpened))
+    answered = await all_of(stream.runtime.stream(answer=yes(opened), policy=ResumePolicy.CONTINUE))
+    said = [event.text for event in answered if isinstance(event, TextDelta)]
+    assert "".join(said) == "so: paid 5"
+    assert len(said) > 1
+    done = stream.runtime.result()
+    assert (done.status, done.text, shop.paid) == ("done", "so: paid 5", [5])
+
+
+async def test_a_run_over_a_real_wire_with_typed_output() -> None:
+    class Answer(BaseModel):
+        n: int
+
+    provider = Provider([])
+    replies = iter(
+        [
+            reply(tool_calls=calls(("x", "look", "{}"), ("y", "look", "{"))),
+            reply(content='{"n": 3}'),
+        ]
+    )
+
+    def handle(request: httpx2.Request) -> httpx2.Response:
+        provider.requests.append(request)
+        return httpx2.Response(200, json=next(replies))
+
+    http = DefaultAsyncHttpxClient(transport=httpx2.MockTransport(handle))
+    client = AsyncOpenAI(api_key=KEY, http_client=http)
+    library = OpenAIChatModel("gpt-5-mini", provider=OpenAIProvider(openai_client=client))
+
+    @tool
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    agent = Agent("w", does="looks", tools=[look], output_type=Answer, model=PydanticAIModel(library))
+    result, _ = await agent.run("go")
+    assert result.unwrap() == Answer(n=3)
+    said = provider.bodies[1]["messages"]
+    assert [m["role"] for m in said] == ["user", "assistant", "tool", "tool"]
+    assert said[2]["content"] == "seen"
+    assert "not valid JSON" in said[3]["content"]
+    assert provider.bodies[0]["response_format"]["json_schema"]["name"] == "output"
+
+
+async def test_the_librarys_own_test_model_runs() -> None:
+    seen: list[str] = []
+
+    @tool
+    async def look(what: str) -> str:
+        """Look."""
+        seen.append(what)
+        return "seen"
+
+    model = PydanticAIModel(TestModel(custom_output_text="all seen"))
+    result, _ = await Agent("w", does="looks", tools=[look], model=model).run("go")
+    assert (result.status, result.text, seen) == ("done", "all seen", ["a"])
+    assert result.usage.unreported_calls == 0
