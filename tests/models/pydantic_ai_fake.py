@@ -102,7 +102,7 @@ def anthropic_events(whole: dict[str, Any], *, cut: int = 3) -> list[dict[str, A
     ]
     for index, block in enumerate(whole["content"]):
         kind = block["type"]
-        empty = {
+        empty: dict[str, dict[str, Any]] = {
             "text": {"text": ""},
             "thinking": {"thinking": "", "signature": ""},
             "tool_use": {"input": {}},

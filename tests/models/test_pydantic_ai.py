@@ -11,6 +11,17 @@ from typing import Any
 
 import httpx2
 import pytest
+from pydantic_ai.exceptions import (
+    ModelAPIError,
+    ModelAuthenticationError,
+    ModelHTTPError,
+    ModelQuotaExceededError,
+    ModelRequestRejectedError,
+    ModelRequestTimeout,
+    ModelServerError,
+    ModelTimeoutError,
+    UnexpectedModelBehavior,
+)
 from pydantic_ai.messages import (
     BinaryContent,
     DocumentUrl,
@@ -247,6 +258,7 @@ async def test_images_and_files() -> None:
     )
     part = local.asked[0][0][0].parts[0]
     assert isinstance(part, UserPromptPart)
+    assert not isinstance(part.content, str)
     gif, pdf, url, audio, video, webp, both = part.content
     assert isinstance(gif, BinaryContent)
     assert isinstance(pdf, BinaryContent)
@@ -494,6 +506,9 @@ async def test_ids_of_items_come_back_only_with_the_text_they_stand_for() -> Non
     provider = Provider(body)
     model = provider.chat(responses=True)
     message = (await model.generate(ask())).message
+    (_, back, *_) = model._about()[1].asked(ask(USER, message, USER), base=ModelSettings()).messages
+    assert isinstance(back, Reply)
+    assert (back.provider_name, back.canonical_system) == ("openai", "openai")
     for text, known in (("hi", True), ("ho", False)):
         await model.generate(ask(USER, message.model_copy(update={"text": text}), USER))
         sent = json.dumps(provider.bodies[-1]["input"])
@@ -627,6 +642,7 @@ async def test_what_waiting_does_not_help() -> None:
     for status, headers, body, kind in (
         (500, {"x-should-retry": "false"}, {}, "InternalServerError"),
         (429, {}, {"error": {"code": "insufficient_quota", "message": "pay"}}, "QuotaExceededError"),
+        (429, {}, {"error": {"code": "billing_hard_limit_reached", "message": "pay"}}, "QuotaExceededError"),
         (
             400,
             {},
@@ -710,6 +726,44 @@ async def test_whatever_a_client_raises_is_an_error_without_secrets(monkeypatch:
             await PydanticAIModel(FunctionModel(fail)).generate(ask())
         assert (caught.value.type, caught.value.retryable) == (kind, retryable)
         assert "grandmother" not in everything(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "retryable", "wait"),
+    [
+        (ModelHTTPError(429, "m", {"error": {"message": "slow"}}, retry_after=7), "RateLimitError", True, 7),
+        (
+            ModelHTTPError(503, "m", b"\xff", headers={"Retry-After-Ms": "500"}),
+            "InternalServerError",
+            True,
+            0.5,
+        ),
+        (ModelQuotaExceededError("m", "no money"), "QuotaExceededError", False, None),
+        (ModelServerError("m", "broke", body={"code": "x"}), "ServerError", True, None),
+        (ModelTimeoutError("m", "slow"), "APITimeoutError", True, None),
+        (ModelRequestTimeout("m", 3), "RequestTimeout", True, None),
+        (ModelRequestRejectedError("m", "no"), "RequestRejectedError", False, None),
+        (ModelAPIError("m", "odd"), "ModelAPIError", False, None),
+        (UnexpectedModelBehavior("odd", '{"a": 1}'), "InvalidReply", False, None),
+    ],
+)
+async def test_the_librarys_errors(raised: Exception, kind: str, retryable: bool, wait: float | None) -> None:
+    async def fail(_: list[ModelMessage], __: AgentInfo) -> Reply:
+        raise raised
+
+    with pytest.raises(ModelError) as caught:
+        await PydanticAIModel(FunctionModel(fail)).generate(ask())
+    assert (caught.value.type, caught.value.retryable, caught.value.retry_after) == (kind, retryable, wait)
+
+
+async def test_nothing_is_told_of_credentials_refused_without_a_status() -> None:
+    async def fail(_: list[ModelMessage], __: AgentInfo) -> Reply:
+        raise ModelAuthenticationError("m", "the words", body="more words", retry_after=1)
+
+    with pytest.raises(ModelError) as caught:
+        await PydanticAIModel(FunctionModel(fail)).generate(ask())
+    assert "words" not in everything(caught.value)
+    assert (caught.value.type, caught.value.retryable) == ("AuthenticationError", False)
 
 
 async def test_what_the_library_cannot_send_is_a_wrong_definition() -> None:

@@ -53,7 +53,7 @@ async def test_a_streamed_reply_is_the_reply() -> None:
     whole = Provider(
         reply(content="Hi 😀", reasoning_content="so", tool_calls=made, finish_reason="tool_calls")
     )
-    deltas = [
+    deltas: list[dict[str, Any]] = [
         {"reasoning_content": "s"},
         {"reasoning_content": "o"},
         {"content": "H"},

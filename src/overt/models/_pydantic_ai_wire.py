@@ -95,7 +95,6 @@ class Traits(NamedTuple):
     key: str
     """Under which its opaque parts are kept: those left for another key are not sent."""
     name: str
-    url: str | None
     id_length: int | None
     """Exact length of a call's id, where the provider insists on one."""
     one_try: bool
@@ -172,13 +171,12 @@ class Converter:
             if settings.parallel_tool_calls is not None:
                 made["parallel_tool_calls"] = settings.parallel_tool_calls
         for key, value in settings.extra.items():
-            if key == "max_retries" and value != 0:
+            if key == "max_retries":
                 raise DefinitionError(
                     "ModelSettings.extra has max_retries, and attempts the runtime does not see cannot be counted; "
                     "leave it out"
                 )
             made[key] = clean_json(value)
-        made.pop("max_retries", None)
         if self._traits.one_try:
             made["max_retries"] = 0
         return cast("Settings", made)
@@ -225,11 +223,11 @@ class Converter:
         if parts is None:
             text = [TextPart(clean(message.text))] if message.text else []
             parts = [*text, *(self._call(call, {}) for call in message.tool_calls)]
+        # What was left for another endpoint was kept under another key, so the address need not be said again.
         return Reply(
             parts=parts,
             model_name=traits.name,
             provider_name=traits.system,
-            provider_url=traits.url,
             canonical_system=text_of(own.get("system")) or None,
         )
 

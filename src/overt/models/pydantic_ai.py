@@ -299,7 +299,7 @@ async def _end(stream: StreamedResponse, events: AsyncIterator[ModelResponseStre
             pass
     close: Callable[[], Awaitable[None]] | None = getattr(getattr(stream, "_response", None), "aclose", None)
     if close is not None:
-        with anyio.CancelScope(shield=True), suppress(Exception):
+        with suppress(Exception):
             await close()
 
 
@@ -332,7 +332,6 @@ def _traits(model: Model[Any]) -> Traits:
         system=model.system,
         key=f"pydantic-ai:{model.system}{at}",
         name=model.model_name,
-        url=url,
         id_length=profile.get("tool_call_id_length"),
         one_try="max_retries" not in inner.unsupported_settings,
         says_why=inner.provider is not None,
