@@ -16,6 +16,7 @@ from overt import (
     Ledger,
     Limit,
     ResumePolicy,
+    RetryPolicy,
     Runtime,
     Status,
     TaskResult,
@@ -53,6 +54,9 @@ async def made_done() -> Made:
     return await LEAD.run("go", model=model([TEXT_AND_TASK, say("finished")]))
 
 
+ONCE = RetryPolicy(max_retries=0)
+
+
 async def made_pending() -> Made:
     return await LEAD.run("go", model=model([[say("asking"), call("ask", prompt="ok?")]]))
 
@@ -63,7 +67,7 @@ async def made_incomplete() -> Made:
 
 async def made_error() -> Made:
     broken = ModelError("HTTP 503", status_code=503, retryable=True)
-    return await LEAD.run("go", model=model([TEXT_AND_TASK, broken]))
+    return await LEAD.run("go", model=model([TEXT_AND_TASK, broken]), retry=ONCE)
 
 
 async def made_interrupted() -> Made:
@@ -259,7 +263,7 @@ async def test_numbers_never_go_down_in_the_life_of_a_handle() -> None:
             say("x"),
         ][turn]
 
-    options: dict[str, Any] = {"store": store, "model": model(lead)}
+    options: dict[str, Any] = {"store": store, "model": model(lead), "retry": ONCE}
     agent = Agent("lead", does="leads", tools=[work, ask], team=[CHILD], budget=Budget(max_turns=4))
     seen: list[tuple[int, ...]] = []
 
@@ -402,7 +406,7 @@ async def test_a_503_after_an_approval_costs_nothing_twice() -> None:
         return [call("stage"), call("approve"), say("shipped")][turn]
 
     agent = Agent("lead", does="x", tools=[stage, approve])
-    result, rt = await agent.run("go", model=MockModel(lead), resume_policy=ResumePolicy.CONTINUE)
+    result, rt = await agent.run("go", model=MockModel(lead), resume_policy=ResumePolicy.CONTINUE, retry=ONCE)
     assert result.pending is not None
     failed = await rt.resume(Answer(id=result.pending.id, ok=True))
     assert (failed.status, failed.turns, failed.total_tokens) == ("error", 2, 200)

@@ -41,11 +41,12 @@ from overt.policy import (
     LimitInfo,
     PostResult,
     ResumePolicy,
+    RetryPolicy,
     Stop,
     Suspend,
 )
 from overt.request import Answer, ReplayedCall, Request, WaitFor
-from overt.result import ErrorInfo, Limit, Replay, State, Status, TaskResult, Verdict
+from overt.result import ErrorInfo, Limit, Replay, State, Status, TaskResult, Unpriced, Verdict
 from overt.tool import AnyTool, Tool, ToolDecorator, ToolResult, pending, tool
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     )
     from overt.ledger import Ledger
     from overt.loop import Loop
+    from overt.prices import GenAIPrices, Price, PricedCall, Prices, PriceTable
     from overt.runtime import Runtime
     from overt.stream import RunStream
     from overt.upgrade import Drift, Upgrade
@@ -109,6 +111,7 @@ __all__ = (
     "Extend",
     "Failed",
     "FilePart",
+    "GenAIPrices",
     "Guardrail",
     "GuardrailEvent",
     "Handle",
@@ -136,6 +139,10 @@ __all__ = (
     "OutputGuardrail",
     "OvertError",
     "PostResult",
+    "Price",
+    "PriceTable",
+    "PricedCall",
+    "Prices",
     "PromptEvent",
     "PromptGuardrail",
     "Replay",
@@ -145,6 +152,7 @@ __all__ = (
     "Resolver",
     "ResumePolicy",
     "Retry",
+    "RetryPolicy",
     "Ruling",
     "RunStopped",
     "RunStream",
@@ -171,6 +179,7 @@ __all__ = (
     "ToolOverride",
     "ToolResult",
     "ToolSpec",
+    "Unpriced",
     "Upgrade",
     "Usage",
     "UsageError",
@@ -203,6 +212,7 @@ _LATER = {
     "Drift": "overt.upgrade",
     "Event": "overt.events",
     "Failed": "overt.doubt",
+    "GenAIPrices": "overt.prices",
     "Guardrail": "overt.guardrail",
     "GuardrailEvent": "overt.guardrail",
     "Hooks": "overt.hooks",
@@ -212,6 +222,10 @@ _LATER = {
     "MetricEvent": "overt.hooks",
     "OutputEvent": "overt.guardrail",
     "OutputGuardrail": "overt.guardrail",
+    "Price": "overt.prices",
+    "PriceTable": "overt.prices",
+    "PricedCall": "overt.prices",
+    "Prices": "overt.prices",
     "PromptEvent": "overt.guardrail",
     "PromptGuardrail": "overt.guardrail",
     "Resolution": "overt.doubt",

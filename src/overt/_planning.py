@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, TypeGuard, cast
 
@@ -16,15 +17,18 @@ from overt.driver.crew import Crew, House, Kit, Member, RunnableTool
 from overt.errors import DefinitionError
 from overt.guardrail import name_of
 from overt.hooks import Hooks
-from overt.message import Model, ModelSettings, SystemMessage
+from overt.message import Model, ModelSettings, SystemMessage, Usage
 from overt.models import resolve
 from overt.options import model_of
+from overt.policy import Budget, RetryPolicy
+from overt.prices import Prices
 from overt.tool import Tool
 from overt.upgrade import Upgrade
 
 __all__ = ("crew_of", "declared", "plan_of")
 
 NO_UPGRADE = Upgrade()
+DEFAULT_RETRY = RetryPolicy.model_construct()  # as below
 NO_SETTINGS = ModelSettings.model_construct()  # built the ordinary way it would cost at import
 
 
@@ -147,6 +151,8 @@ def crew_of(entry: Agent[Any, Any], options: Mapping[str, Any]) -> Crew:
     known = declared(entry)
     deps = options.get("deps")
     models: dict[str, Model] = {}
+    chosen = {name: _model(agent, entry, options, models) for name, agent in known.agents.items()}
+    _check_prices(known.agents, chosen, options)
     house = House(
         guards=tuple(options.get("guardrails", ())),
         prompt_guards=tuple(options.get("input_guardrails", ())),
@@ -158,7 +164,7 @@ def crew_of(entry: Agent[Any, Any], options: Mapping[str, Any]) -> Crew:
         members={
             name: Member(
                 kit=known.kits[name],
-                model=_model(agent, entry, options, models),
+                model=chosen[name],
                 system=_system(agent, deps),
                 house=house,
             )
@@ -173,10 +179,51 @@ def crew_of(entry: Agent[Any, Any], options: Mapping[str, Any]) -> Crew:
         claim=options.get("claim", 30.0),
         on_limit=options.get("on_limit"),
         guardrail_timeout=options.get("guardrail_timeout", 30.0),
+        retry=options.get("retry") or DEFAULT_RETRY,
+        prices=options.get("prices"),
         redaction=_redaction(options.get("redact", ())),
         watched=known.watched or house.on_metric is not None,
         upgrade=options.get("upgrade") or NO_UPGRADE,
     )
+
+
+def _check_prices(
+    agents: Mapping[str, Agent[Any, Any]], models: Mapping[str, Model], options: Mapping[str, Any]
+) -> None:
+    """Refuse a cap on money over a model that has no price: what it buys would not count.
+
+    Raises:
+        DefinitionError: Says whose cap it is, and which model.
+    """
+    prices: Prices | None = options.get("prices")
+    budget: Budget | None = options.get("budget")
+    if prices is None:
+        return
+    capped = {name: agents[name] for name in agents if _costs(agents[name].budget)}
+    under: dict[str, str] = {}
+    for name, agent in capped.items():
+        under |= dict.fromkeys(resolve_team(agent), f"agent {name!r}")
+    if _costs(budget):
+        under |= dict.fromkeys(agents, "the run")
+    if not under:
+        return
+    from overt.prices import PricedCall
+
+    for name, whose in under.items():
+        model = models[name]
+        call = PricedCall(
+            provider=getattr(model, "provider", ""), model=model.name, usage=Usage(), at=datetime.now(UTC)
+        )
+        if prices.price(call) is None:
+            provider = f" of {call.provider!r}" if call.provider else ""
+            raise DefinitionError(
+                f"{whose}: max_cost is set, and the prices of the run have none for model {model.name!r}{provider}, "
+                f"which agent {name!r} uses"
+            )
+
+
+def _costs(budget: Budget | None) -> bool:
+    return budget is not None and budget.max_cost is not None
 
 
 def _redaction(names: Sequence[str]) -> Redaction | None:

@@ -25,6 +25,7 @@ __all__ = (
     "HandleSettled",
     "HandleSpawned",
     "LimitReached",
+    "ModelFailed",
     "Parked",
     "ReasoningDelta",
     "Recorded",
@@ -32,6 +33,7 @@ __all__ = (
     "RequestOpened",
     "ResultReady",
     "Resumed",
+    "RetryAwaited",
     "Rewound",
     "TextDelta",
     "ToolDenied",
@@ -96,6 +98,28 @@ class TurnFinished(_Event):
     finish_reason: Literal["stop", "tool_calls", "length", "content_filter", "refusal", "unknown"]
     model: str
     """What the provider calls the model that replied; may be empty."""
+
+
+class ModelFailed(_Event):
+    """A model call failed. Text and reasoning that came of it before belong to no reply."""
+
+    kind: Literal["model_failed"] = "model_failed"
+    error: ErrorInfo
+    usage: Usage | None = None
+    """Tokens the provider charged all the same; `None`: it reported nothing."""
+    cost: Decimal | None = None
+    """USD of them; `None`: they could not be priced."""
+    model: str
+    """The model that was asked; may be empty."""
+
+
+class RetryAwaited(_Event):
+    """The model call that has just failed will be made again after a wait."""
+
+    kind: Literal["retry"] = "retry"
+    seconds: float
+    number: int
+    """Which retry it is since the model last replied, from 1."""
 
 
 class ToolStarted(_Event):
@@ -265,6 +289,8 @@ Event = Annotated[
     | ReasoningDelta
     | WakeBegan
     | TurnFinished
+    | ModelFailed
+    | RetryAwaited
     | ToolStarted
     | ToolFinished
     | ToolDenied

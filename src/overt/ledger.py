@@ -7,9 +7,20 @@ from decimal import Decimal
 
 from overt._frozen import Frozen
 from overt.message import Usage
-from overt.result import State
+from overt.result import State, Unpriced
 
 __all__ = ("Ledger",)
+
+
+_WHY = {"no_price": "no price", "no_usage": "no usage"}
+
+
+def _usd(ledger: Ledger) -> str:
+    """What a subtree cost; at least so much where not all of it could be priced."""
+    if ledger.total.model_calls == 0:
+        return "0"
+    text = f"{ledger.priced:.6f}".rstrip("0").rstrip(".")
+    return text if ledger.cost is not None else f">= {text}"
 
 
 class Ledger(Frozen):
@@ -27,6 +38,10 @@ class Ledger(Frozen):
     total: Usage
     cost: Decimal | None = None
     """USD of `total`; `None` unless every call could be priced."""
+    unpriced: tuple[Unpriced, ...] = ()
+    """Model calls in `total` that could not be priced."""
+    priced: Decimal = Decimal(0)
+    """USD of those that could."""
     children: tuple[Ledger, ...] = ()
 
     def walk(self) -> Iterator[tuple[int, Ledger]]:
@@ -36,10 +51,16 @@ class Ledger(Frozen):
             for depth, ledger in child.walk():
                 yield depth + 1, ledger
 
+    def _priced(self) -> bool:
+        return bool(self.priced) or self.cost is not None
+
     def _rows(self) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = [
             ("handle", "status", "turns", "tool calls", "own tokens", "total tokens")
         ]
+        money = self.total.model_calls > 0 and self._priced()
+        if money:
+            rows[0] = (*rows[0], "total USD")
         for depth, ledger in self.walk():
             name = ledger.handle if depth == 0 else "  " * depth + ledger.handle.rsplit("/", 1)[-1]
             rows.append(
@@ -50,6 +71,7 @@ class Ledger(Frozen):
                     str(ledger.own.tool_calls),
                     f"{ledger.own.total_tokens:,}",
                     f"{ledger.total.total_tokens:,}",
+                    *(() if not money else (_usd(ledger),)),
                 )
             )
         return rows
@@ -68,11 +90,18 @@ class Ledger(Frozen):
 
     def _unknown(self) -> list[str]:
         """Absent is not zero: the sums above it are of what was reported."""
+        lines: list[str] = []
         count = self.total.unreported_calls
-        if not count:
-            return []
-        calls, who = ("model call", "it") if count == 1 else ("model calls", "they")
-        return [f"{count} {calls} reported no usage: what {who} used is unknown."]
+        if count:
+            calls, who = ("model call", "it") if count == 1 else ("model calls", "they")
+            lines.append(f"{count} {calls} reported no usage: what {who} used is unknown.")
+        if self.cost is None and self.priced:
+            what = ", ".join(
+                f"{item.calls} of {item.model or 'a call that was cut off'} ({_WHY[item.reason]})"
+                for item in self.unpriced
+            )
+            lines.append(f"Not all could be priced: {what}. The rest cost {self.priced:f} USD.")
+        return lines
 
     def _repr_html_(self) -> str:
         import html

@@ -12,7 +12,7 @@ from overt.clock import Clock
 from overt.errors import DefinitionError, MissingDeps, NoModel
 from overt.journal.store import Store
 from overt.message import AssistantMessage, Message, Model, SystemMessage, ToolMessage, UserMessage
-from overt.policy import Budget, ResumePolicy
+from overt.policy import Budget, ResumePolicy, RetryPolicy
 from overt.request import Answer, Request, WaitFor
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from overt.guardrail import Guardrail, OutputGuardrail, PromptGuardrail
     from overt.hooks import Hooks, MetricEvent
     from overt.policy import LimitDecision, LimitInfo
+    from overt.prices import Prices
     from overt.upgrade import Upgrade
 
 __all__ = ("Options", "check_run", "check_store", "model_of")
@@ -81,6 +82,11 @@ class Options(TypedDict, Generic[DepsT], total=False):
     """Seconds a driver's claim on the run lasts without renewal; 30 if left out."""
     max_result_chars: int
     """Characters the model sees of one tool result; 100,000 if left out."""
+    retry: RetryPolicy
+    """How often a failed model call is made again, and after which wait. Left out: twice, after about 0.5 and 1 s."""
+    prices: Prices
+    """What model calls cost: `PriceTable({...})` or `GenAIPrices()`. Left out: nothing is priced, and `max_cost` is
+    refused. Not stored: given again at `open`, for what is bought from then on."""
     redact: Sequence[str]
     """Names of JSON fields whose values are "[redacted]" in what tools return (text, metadata, errors), in the data of
     their questions, in `ModelError.detail` and in what guardrails say, for everybody, before anything is recorded.
@@ -130,10 +136,12 @@ def check_run(
     if budget is not None and not isinstance(budget, Budget):
         raise DefinitionError(f"option 'budget' has to be a Budget, not {type(budget).__name__}")
     for place, given in (("the run", budget), *((f"agent {a.name!r}", a.budget) for a in agents.values())):
-        if given is not None and given.max_cost is not None:
+        if given is not None and given.max_cost is not None and options.get("prices") is None:
             raise DefinitionError(
-                f"{place}: max_cost needs prices, which this release does not have; nothing would ever reach it"
+                f"{place}: max_cost needs prices, or nothing would ever reach it: "
+                "prices=PriceTable({...}) or prices=GenAIPrices()"
             )
+    _check_buying(options)
     for name, least in _LEAST.items():
         if name not in options:
             continue
@@ -161,6 +169,20 @@ def check_run(
                 "give the run deps=…"
             )
         model_of(member, entry=agent, options=options)
+
+
+def _check_buying(options: Mapping[str, object]) -> None:
+    retry = options.get("retry")
+    if retry is not None and not isinstance(retry, RetryPolicy):
+        raise DefinitionError(
+            f"option 'retry' has to be a RetryPolicy such as RetryPolicy(max_retries=2), not {shown(retry)}"
+        )
+    prices = options.get("prices")
+    if prices is not None and (isinstance(prices, type) or not callable(getattr(prices, "price", None))):
+        raise DefinitionError(
+            f"option 'prices' has to be an object with a method price(call), such as PriceTable({{...}}), "
+            f"not {shown(prices)}"
+        )
 
 
 def _check_redact(given: object) -> None:

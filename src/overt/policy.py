@@ -21,6 +21,7 @@ __all__ = (
     "LimitInfo",
     "PostResult",
     "ResumePolicy",
+    "RetryPolicy",
     "Stop",
     "Suspend",
 )
@@ -62,6 +63,47 @@ class Budget(Frozen):
     max_depth: int = Field(default=3, ge=1)
     """Deepest level at which a handle may be spawned; the entry handle has depth 1. Of several along the chain
     that are set, the least counts."""
+
+
+class RetryPolicy(Frozen):
+    """How often and after which wait a failed model call is made again.
+
+    Made again is what may succeed later: an answer of status 408, 409, 425, 429 or 5xx, a connection that failed, a
+    stream that broke off; in short, what a model raises as `ModelError(retryable=True)`. Each attempt is a fact of the
+    run and counts as a model call. Tools are entered once a reply is whole, so no attempt follows one that was.
+
+    The wait before attempt n is `base * 2**(n - 1)` seconds, at most `cap`, less a random part of up to `jitter` of it.
+    Where the provider says how long to wait (`Retry-After`), that is the least. It ends with whatever ends the run:
+    a cancellation, an interrupt, `max_wall`; and what `max_wall` or another cap has no room for is not waited for.
+    """
+
+    max_retries: int = Field(default=2, ge=0, le=100)
+    """Attempts after the first. Zero is none."""
+    base: float = Field(default=0.5, ge=0, le=3600, allow_inf_nan=False)
+    """Seconds before the second attempt."""
+    cap: float = Field(default=8.0, ge=0, le=3600, allow_inf_nan=False)
+    """Seconds no wait of our own is longer than."""
+    jitter: float = Field(default=0.25, ge=0, le=1)
+    """Part of a wait that is left to chance, so that many runs do not come back at once."""
+    max_retry_after: float = Field(default=60.0, ge=0, le=86_400, allow_inf_nan=False)
+    """Seconds of `Retry-After` that are waited for; where the provider asks for more, the call fails at once, and the
+    error says for how much."""
+
+    def wait(self, attempt: int, *, retry_after: float | None = None, chance: float = 0.0) -> float | None:
+        """Return the seconds to wait before an attempt.
+
+        Args:
+            attempt: Which retry it is, from 1.
+            retry_after: Seconds the provider asked for.
+            chance: From 0 to 1: how much of the random part is taken off.
+
+        Returns:
+            Seconds; `None` where the provider asks for more than `max_retry_after`.
+        """
+        if retry_after is not None and retry_after > self.max_retry_after:
+            return None
+        own = min(self.base * 2.0 ** min(attempt - 1, 30), self.cap) * (1 - self.jitter * chance)
+        return max(own, retry_after or 0.0)
 
 
 class InboxItem(Frozen):

@@ -13,7 +13,7 @@ from overt.errors import RunStopped
 from overt.message import Usage
 from overt.request import ReplayedCall, Request
 
-__all__ = ("ErrorInfo", "Limit", "Replay", "State", "Status", "TaskResult", "Verdict")
+__all__ = ("ErrorInfo", "Limit", "Replay", "State", "Status", "TaskResult", "Unpriced", "Verdict")
 
 OutputT = TypeVar("OutputT", default=str)
 
@@ -62,6 +62,22 @@ class ErrorInfo(Frozen):
     retryable: bool = False
     status_code: int | None = None
     detail: str | None = None
+    """The provider's body, redacted and cut; of a 401 or 403 there is none."""
+    retry_after: float | None = None
+    """Seconds the provider asked to wait before the next attempt."""
+    request_id: str | None = None
+    """The provider's own id of the request."""
+
+
+class Unpriced(Frozen):
+    """Model calls that could not be priced."""
+
+    model: str
+    """What the provider or the host calls the model; empty where a call was cut off."""
+    calls: int
+    reason: Literal["no_price", "no_usage"]
+    """`no_price`: the run has no prices, or none of this model. `no_usage`: the call ended without a reply, or the
+    provider did not say what it used."""
 
 
 class Replay(Frozen):
@@ -116,7 +132,11 @@ class TaskResult(Frozen, Generic[OutputT]):
     """The subtree's usage."""
     own_usage: Usage
     cost: Decimal | None = None
-    """USD of the subtree; `None` unless every model call could be priced."""
+    """USD of the subtree; `None` unless every model call could be priced: then `unpriced` says which could not."""
+    unpriced: tuple[Unpriced, ...] = ()
+    """Model calls of the subtree that could not be priced, by model and reason."""
+    priced: Decimal = Decimal(0)
+    """USD of those that could: `cost` where all of them could be, else the least it has cost."""
     replay: Replay | None = None
     """What the last resume repeated; `None` where nothing was resumed."""
     verdicts: tuple[Verdict, ...] = ()

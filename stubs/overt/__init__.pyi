@@ -111,6 +111,8 @@ class ErrorInfo(BaseModel):
     retryable: bool = False
     status_code: int | None = None
     detail: str | None = None
+    retry_after: float | None = None
+    request_id: str | None = None
 
 class ReplayedCall(BaseModel):
     handle: str
@@ -125,6 +127,11 @@ class Replay(BaseModel):
     calls_reused: tuple[ReplayedCall, ...] = ()
     unused_answers: tuple[str, ...] = ()
     unused_children: tuple[str, ...] = ()
+
+class Unpriced(BaseModel):
+    model: str
+    calls: int
+    reason: Literal["no_price", "no_usage"]
 
 class Verdict(BaseModel):
     ok: bool
@@ -146,11 +153,14 @@ class TaskResult(BaseModel, Generic[OutputT]):
     usage: Usage
     own_usage: Usage
     cost: Decimal | None = None
+    unpriced: tuple[Unpriced, ...] = ()
+    priced: Decimal = Decimal(0)
     replay: Replay | None = None
     verdicts: tuple[Verdict, ...] = ()
     error: ErrorInfo | None = None
     handle: str
     run_id: str
+
     @property
     def is_error(self) -> bool: ...
     def raise_for_status(self) -> TaskResult[OutputT]: ...
@@ -618,8 +628,42 @@ class StreamingModel(Model, Protocol):
 
 class RetryPolicy(BaseModel):
     max_retries: int = 2
-    base: float = ...
-    cap: float = ...
+    base: float = 0.5
+    cap: float = 8.0
+    jitter: float = 0.25
+    max_retry_after: float = 60.0
+
+    def wait(
+        self, attempt: int, *, retry_after: float | None = None, chance: float = 0.0
+    ) -> float | None: ...
+
+class Price(BaseModel):
+    input: Decimal
+    output: Decimal
+    cached: Decimal | None = None
+    cache_write: Decimal | None = None
+    reasoning: Decimal | None = None
+
+    def of(self, usage: Usage) -> Decimal: ...
+
+@dataclass(frozen=True, kw_only=True)
+class PricedCall:
+    provider: str
+    model: str
+    replied: str = ""
+    usage: Usage
+    at: datetime
+
+class Prices(Protocol):
+    def price(self, call: PricedCall) -> Decimal | None: ...
+
+class PriceTable:
+    def __init__(self, prices: Mapping[str, Price], *, otherwise: Prices | None = None) -> None: ...
+    def price(self, call: PricedCall) -> Decimal | None: ...
+
+class GenAIPrices:
+    def __init__(self) -> None: ...
+    def price(self, call: PricedCall) -> Decimal | None: ...
 
 @dataclass(frozen=True, kw_only=True)
 class BeforeLLM:
@@ -693,6 +737,8 @@ class Ledger(BaseModel):
     own: Usage
     total: Usage
     cost: Decimal | None = None
+    unpriced: tuple[Unpriced, ...] = ()
+    priced: Decimal = Decimal(0)
     children: tuple[Ledger, ...] = ()
 
     def walk(self) -> Iterator[tuple[int, Ledger]]: ...
@@ -858,6 +904,7 @@ class Options(TypedDict, Generic[DepsT], total=False):
     max_result_chars: int
     redact: Sequence[str]
     retry: RetryPolicy
+    prices: Prices
     upgrade: Upgrade
     on_drift: Literal["refuse", "accept"]
 

@@ -44,6 +44,18 @@ class TurnFinished(_Event):
     finish_reason: Literal["stop", "tool_calls", "length", "content_filter", "refusal", "unknown"]
     model: str
 
+class ModelFailed(_Event):
+    kind: Literal["model_failed"] = "model_failed"
+    error: ErrorInfo
+    usage: Usage | None = None
+    cost: Decimal | None = None
+    model: str
+
+class RetryAwaited(_Event):
+    kind: Literal["retry"] = "retry"
+    seconds: float
+    number: int
+
 class ToolStarted(_Event):
     kind: Literal["tool_started"] = "tool_started"
     call: ToolCall
@@ -141,6 +153,8 @@ Event = (
     | ReasoningDelta
     | WakeBegan
     | TurnFinished
+    | ModelFailed
+    | RetryAwaited
     | ToolStarted
     | ToolFinished
     | ToolDenied

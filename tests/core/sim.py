@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 from pydantic import BaseModel
@@ -14,6 +15,7 @@ from overt.core.apply import apply_all
 from overt.core.budget import slots
 from overt.core.decide import decide
 from overt.core.effects import RESOLVER, AskHost, CallModel, CallTool, Notify
+from overt.core.ledger import ZERO
 from overt.core.plan import AgentPlan, Plan
 from overt.core.render import committed
 from overt.core.tree import Call, CallState, Node, Tree
@@ -230,6 +232,9 @@ def check(sim: Sim) -> None:
             "tool_calls",
             "unreported",
             "unpriced",
+            "cost",
+            "priced",
+            "written",
         ):
             want = getattr(node.own, name) + sum(getattr(k.total, name) for k in kids)
             assert getattr(node.total, name) == want, f"ledger law: {node.id} {name}"
@@ -239,10 +244,24 @@ def check(sim: Sim) -> None:
             if isinstance(e, CallModel) and node in tree.nodes[e.handle].chain
         )
         assert node.reserved == reserved >= 0, f"reservations of {node.id}: {node.reserved} != {reserved}"
+        money = sum(
+            (
+                e.money or ZERO
+                for e in tree.open.values()
+                if isinstance(e, CallModel) and node in tree.nodes[e.handle].chain
+            ),
+            ZERO,
+        )
+        assert node.money_reserved == money >= 0, f"money reserved by {node.id}"
+        assert node.money >= node.total.cost, f"{node.id} spent less of its pool than it cost"
+        own = sum((node.unpriced or {}).values())
+        assert own == node.own.unpriced, f"calls of {node.id} without a price"
         assert node.bytes_since >= 0, node.id
         caps = node.caps
         if caps.max_tool_calls is not None:
             assert node.total.tool_calls <= caps.max_tool_calls
+        if caps.max_cost is not None:
+            assert node.money_reserved <= Decimal(caps.max_cost), node.id
         if caps.max_model_calls is not None:
             assert node.total.model_calls <= caps.max_model_calls
         below = list(node.below())

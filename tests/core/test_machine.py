@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from overt.core import facts as f
 from overt.core import inputs as i
 from overt.core.desk import Refused
-from overt.core.effects import AskHost, CallModel, CallTool, Notify
+from overt.core.effects import AskHost, CallModel, CallTool, Notify, Sleep
 from overt.core.plan import Plan
 from overt.core.tree import Node
 from overt.errors import UsageError
@@ -29,7 +29,7 @@ caps = st.builds(
     max_children=st.sampled_from([None, None, 2]),
     max_concurrent=st.sampled_from([None, 1, 2]),
     max_depth=st.sampled_from([None, 2, 4]),
-    max_cost=st.none(),
+    max_cost=st.sampled_from([None, None, "0.05", "1"]),
 )
 MORE = {"t": "rerun", "u": "reuse", "ask": "rerun", "t2": "rerun"}
 args = st.sampled_from(["{}", '{"x":1}', '{"x":2}'])
@@ -100,23 +100,43 @@ class Machine(RuleBasedStateMachine):
         return found[n % len(found)]
 
     @precondition(lambda self: self.sim.effects(CallModel))
-    @rule(n=small, calls=calls, finish=st.sampled_from(["tool_calls"] * 6 + ["length"]))
-    def reply_calls(self, n: int, calls: list[f.CallSpec], finish: str) -> None:
-        self.step(i.ModelDone(self.pick(CallModel, n).id, "", tuple(calls), f.Tokens(60, 40), finish=finish))
+    @rule(
+        n=small,
+        calls=calls,
+        finish=st.sampled_from(["tool_calls"] * 6 + ["length"]),
+        cost=st.sampled_from([None, "0.01", "0.01"]),
+    )
+    def reply_calls(self, n: int, calls: list[f.CallSpec], finish: str, cost: str | None) -> None:
+        tokens = f.Tokens(60, 40)
+        self.step(i.ModelDone(self.pick(CallModel, n).id, "", tuple(calls), tokens, cost, finish=finish))
 
     @precondition(lambda self: self.sim.effects(CallModel))
     @rule(
         n=small,
         text=st.sampled_from(["done", "done", "  "]),
         tokens=st.sampled_from([f.Tokens(60, 40), None]),
+        cost=st.sampled_from([None, "0.02", "0.3"]),
     )
-    def reply_text(self, n: int, text: str, tokens: f.Tokens | None) -> None:
-        self.step(i.ModelDone(self.pick(CallModel, n).id, text, (), tokens))
+    def reply_text(self, n: int, text: str, tokens: f.Tokens | None, cost: str | None) -> None:
+        cost = None if tokens is None else cost
+        self.step(i.ModelDone(self.pick(CallModel, n).id, text, (), tokens, cost))
 
     @precondition(lambda self: self.sim.effects(CallModel))
+    @rule(
+        n=small,
+        wait=st.sampled_from([None, 0, 30_000, 10**9]),
+        tokens=st.sampled_from([None, f.Tokens(60, 0)]),
+        cost=st.sampled_from([None, "0.01"]),
+    )
+    def model_fails(self, n: int, wait: int | None, tokens: f.Tokens | None, cost: str | None) -> None:
+        effect, error = self.pick(CallModel, n), f.ErrorSpec("Boom", "no", "model", True)
+        cost = None if tokens is None else cost
+        self.step(i.ModelLost(effect.id, error, wait, tokens, cost, "m"))
+
+    @precondition(lambda self: self.sim.effects(Sleep))
     @rule(n=small)
-    def model_fails(self, n: int) -> None:
-        self.step(i.ModelLost(self.pick(CallModel, n).id, f.ErrorSpec("Boom", "no", "model", True)))
+    def waited(self, n: int) -> None:
+        self.step(i.Slept(self.pick(Sleep, n).id))
 
     @precondition(lambda self: self.sim.effects(CallTool))
     @rule(

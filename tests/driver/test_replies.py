@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from overt import Agent, Budget, Runtime, tool
+from overt import Agent, Budget, RetryPolicy, Runtime, tool
 from overt.errors import ModelError
 from overt.message import AssistantMessage, Message, ModelRequest
 from overt.testing import MockModel, call, say
@@ -121,6 +121,7 @@ class Odd(BaseException):
     pass
 
 
+ONCE = RetryPolicy(max_retries=0)
 FAILURES: list[tuple[BaseException, str, str]] = [
     (ValueError("broken"), "ValueError", "broken"),
     (RuntimeError(), "RuntimeError", "RuntimeError"),
@@ -141,7 +142,7 @@ FAILURES: list[tuple[BaseException, str, str]] = [
 
 @pytest.mark.parametrize(("error", "type", "message"), FAILURES)
 async def test_what_a_model_raises_is_an_error_result(error: BaseException, type: str, message: str) -> None:
-    runtime = Runtime(agent(), model=Once(error).model)
+    runtime = Runtime(agent(), model=Once(error).model, retry=ONCE)
     result = await runtime.run("go")
     assert result.status == "error"
     assert result.error is not None
@@ -262,7 +263,7 @@ async def test_a_body_about_anything_else_is_kept() -> None:
     def model(request: ModelRequest) -> Any:
         raise ModelError("busy", status_code=429, detail="come back at noon", retryable=True)
 
-    result = await Runtime(agent(never), model=MockModel(model)).run("go")
+    result = await Runtime(agent(never), model=MockModel(model), retry=ONCE).run("go")
     assert result.error is not None
     assert (result.error.message, result.error.detail) == ("busy", "come back at noon")
 

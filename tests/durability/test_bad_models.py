@@ -9,7 +9,7 @@ import anyio
 import pytest
 from tests.core.sim import fold, tree_snapshot
 
-from overt import Agent, Budget, Runtime, TaskResult, tool
+from overt import Agent, Budget, RetryPolicy, Runtime, TaskResult, tool
 from overt.core import facts as f
 from overt.errors import ModelError
 from overt.message import AssistantMessage, ModelRequest, ModelResponse, ToolCall, ToolMessage, Usage
@@ -76,7 +76,7 @@ async def test_a_model_that_raises(error: Exception) -> None:
         raise error
 
     store = MemoryStore()
-    result, _ = await ran(Odd(fail), store=store)
+    result, _ = await ran(Odd(fail), store=store, retry=RetryPolicy(max_retries=0))
     assert result.status == "error"
     assert result.error is not None
     assert result.error.source == "model"

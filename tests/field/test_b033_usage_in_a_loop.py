@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from overt import Agent, Budget, Limit, Status, Usage
+from overt import Agent, Budget, Limit, RetryPolicy, Status, Usage
 from overt.errors import ModelError
 from overt.testing import MockModel, say
 
@@ -26,7 +26,8 @@ def talker(*scripts: object, **options: Any) -> Agent[None, str]:
 
 
 async def test_what_is_not_reported_is_counted_as_that() -> None:
-    loop = talker(say("one"), NO_USAGE, NO_NUMBERS, ModelError("down", retryable=True), say("five")).loop()
+    made = talker(say("one"), NO_USAGE, NO_NUMBERS, ModelError("down", retryable=True), say("five"))
+    loop = made.loop(retry=RetryPolicy(max_retries=0))
     one = await loop.run("1")
     assert (one.total_tokens, one.usage.unreported_calls) == (100, 0)
     two = await loop.run("2")

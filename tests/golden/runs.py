@@ -7,9 +7,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tests.golden import changed, doubted, policed
+from tests.golden import bought, changed, doubted, policed
 
-from overt import Agent, Answer, Budget, InboxItem, ResumePolicy, Runtime, TaskResult, ToolContext, tool
+from overt import (
+    Agent,
+    Answer,
+    Budget,
+    InboxItem,
+    ResumePolicy,
+    RetryPolicy,
+    Runtime,
+    TaskResult,
+    ToolContext,
+    tool,
+)
 from overt.stores import Store
 from overt.testing import MockModel, Script, VirtualClock, call, raw_call, say
 from overt.testing.crashing import Crashed, CrashingStore
@@ -64,6 +75,8 @@ def options(store: Store) -> dict[str, Any]:
     """What each of them is run and opened with."""
     return {"store": store, "model": MockModel(SCRIPT), "clock": VirtualClock()}
 
+
+NO_RETRY = RetryPolicy(max_retries=0)
 
 DATA = {"boolean": True, "integer": 4}
 """What is said where a question wants an answer of a type."""
@@ -122,7 +135,7 @@ async def _cut_off_continue(store: Store) -> None:
 
 async def _failed(store: Store) -> None:
     model = MockModel({"clerk": [call("price", item="tea"), ConnectionError("no line")]})
-    await CLERK.run("tea, please", run_id="failed", **options(store) | {"model": model})
+    await CLERK.run("tea, please", run_id="failed", **options(store) | {"model": model, "retry": NO_RETRY})
 
 
 async def _incomplete(store: Store) -> None:
@@ -191,6 +204,9 @@ RUNS = {
     "budget_stopped": Run(policed.budget_stopped, "dug", 200, policed.MINER, options=policed.stopping),
     "checks_cut_off": Run(policed.checks_cut_off, "wired", 1100, policed.TELLER, options=policed.options),
     "judging_cut_off": Run(policed.judging_cut_off, '{"count":3}', 700, policed.CHIEF, options=policed.options),
+    "retried": Run(bought.retried, "bought", 3000, bought.SHOPPER, options=bought.options),
+    # Opened again, the model fails once more.
+    "retry_cut_off": Run(bought.retry_cut_off, "bought", 4000, bought.SHOPPER, options=bought.options),
     # The question of the third turn; then, after a rewind, two turns again and the last of each.
     "upgraded": Run(
         partial(changed.upgraded, run_id="upgraded", policy=ResumePolicy.REWIND),

@@ -101,7 +101,7 @@ def test_defaults_and_repeated_handles_are_left_out() -> None:
     written = json.loads(encode(7, facts))
     assert re.fullmatch("[0-9a-f]{8}", written.pop("sum"))
     assert written == {
-        "v": 2,
+        "v": 3,
         "at": 7,
         "facts": [
             {"kind": "wake_started", "handle": "root/a.1", "prompt": "go"},

@@ -7,13 +7,25 @@ from typing import Any, assert_never, assert_type
 
 from pydantic import JsonValue, TypeAdapter
 
-from overt import AssistantMessage, Event, Request, Runtime, Status, TaskResult, ToolCall, Usage, Verdict
+from overt import (
+    AssistantMessage,
+    ErrorInfo,
+    Event,
+    Request,
+    Runtime,
+    Status,
+    TaskResult,
+    ToolCall,
+    Usage,
+    Verdict,
+)
 from overt.events import (
     AnswerGiven,
     HandleClosed,
     HandleSettled,
     HandleSpawned,
     LimitReached,
+    ModelFailed,
     Parked,
     ReasoningDelta,
     Recorded,
@@ -21,6 +33,7 @@ from overt.events import (
     RequestOpened,
     ResultReady,
     Resumed,
+    RetryAwaited,
     Rewound,
     TextDelta,
     ToolDenied,
@@ -44,6 +57,10 @@ def every_event(event: Event) -> object:
         case TurnFinished():
             assert_type(event.usage, Usage | None)
             return assert_type(event.message, AssistantMessage)
+        case ModelFailed():
+            return assert_type(event.error, ErrorInfo)
+        case RetryAwaited():
+            return assert_type(event.seconds, float)
         case ToolStarted() | ToolDenied():
             return assert_type(event.call, ToolCall)
         case ToolFinished():

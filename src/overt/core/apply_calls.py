@@ -13,7 +13,7 @@ from pydantic_core import from_json
 from overt._frozen import trusted
 from overt._text import size
 from overt.core import facts as f
-from overt.core.effects import AskHost, CallModel, CallTool, CheckCalls
+from overt.core.effects import AskHost, CallModel, CallTool, CheckCalls, Sleep
 from overt.core.keys import call_key
 from overt.core.moves import (
     call_of,
@@ -21,6 +21,7 @@ from overt.core.moves import (
     draw,
     finish,
     flush,
+    note_unpriced,
     open_effect,
     unhost,
     wake_of,
@@ -47,7 +48,8 @@ def _model_called(tree: Tree, fact: f.ModelCalled) -> None:
     if wake.batch is not None:
         flush(tree, node, wake)
         wake.set_batch(None)
-    open_effect(tree, CallModel(fact.effect, fact.handle, fact.left, fact.reserve))
+    money = None if fact.money is None else Decimal(fact.money)
+    open_effect(tree, CallModel(fact.effect, fact.handle, fact.left, fact.reserve, money))
     wake.model = fact.effect
     wake.final = False
     wake.capped = False
@@ -56,13 +58,29 @@ def _model_called(tree: Tree, fact: f.ModelCalled) -> None:
     for a in node.chain:
         a.total.model_calls += 1
         a.reserved += fact.reserve
+    if money is not None:
+        for a in node.chain:
+            a.money_reserved += money
 
 
-def _model_closed(tree: Tree, node: Node, wake: Wake, effect: CallModel, spent: int) -> None:
+def _model_closed(
+    node: Node, wake: Wake, effect: CallModel, tokens: f.Tokens | None, cost: Decimal | None, model: str
+) -> None:
+    """Settle a call: what nobody reported or could price takes what was reserved for it."""
     wake.model = 0
+    spent = effect.reserve if tokens is None else tokens.total or tokens.input + tokens.output
     for a in node.chain:
         a.reserved -= effect.reserve
         a.spent += spent
+    if effect.money is not None:
+        for a in node.chain:
+            a.money_reserved -= effect.money
+            a.money += effect.money if cost is None else cost
+    elif cost is not None:
+        for a in node.chain:
+            a.money += cost
+    if cost is None:
+        note_unpriced(node, model, "no_usage" if tokens is None else "no_price")
 
 
 def _model_replied(tree: Tree, fact: f.ModelReplied) -> None:
@@ -70,19 +88,14 @@ def _model_replied(tree: Tree, fact: f.ModelReplied) -> None:
     effect = close_effect(tree, fact.effect)
     assert isinstance(effect, CallModel)
     tokens = fact.tokens
-    _model_closed(
-        tree,
-        node,
-        wake,
-        effect,
-        effect.reserve if tokens is None else tokens.total or tokens.input + tokens.output,
-    )
     cost = None if fact.cost is None else Decimal(fact.cost)
+    _model_closed(node, wake, effect, tokens, cost, fact.model)
     node.own.reply(tokens, cost)
     for a in node.chain:
         a.total.reply(tokens, cost)
     node.turns += 1
     wake.turns += 1
+    wake.retries = 0
     if tokens is not None:
         node.last_input, node.last_output = tokens.input, tokens.output
         node.bytes_since = wake.bytes_kept = 0
@@ -170,21 +183,40 @@ def _model_failed(tree: Tree, fact: f.ModelFailed) -> None:
     node, wake = wake_of(tree, fact.handle)
     effect = close_effect(tree, fact.effect)
     assert isinstance(effect, CallModel)
-    _model_unanswered(tree, node, wake, effect)
+    cost = None if fact.cost is None else Decimal(fact.cost)
+    _model_unanswered(node, wake, effect, fact.tokens, cost, fact.model)
 
 
-def _model_unanswered(tree: Tree, node: Node, wake: Wake, effect: CallModel) -> None:
-    _model_closed(tree, node, wake, effect, effect.reserve)
-    node.own.lost()
+def _model_unanswered(
+    node: Node,
+    wake: Wake,
+    effect: CallModel,
+    tokens: f.Tokens | None = None,
+    cost: Decimal | None = None,
+    model: str = "",
+) -> None:
+    _model_closed(node, wake, effect, tokens, cost, model)
+    node.own.call(tokens, cost)
     for a in node.chain:
-        a.total.lost()
+        a.total.call(tokens, cost)
+
+
+def _retry_awaited(tree: Tree, fact: f.RetryAwaited) -> None:
+    wake = wake_of(tree, fact.handle)[1]
+    open_effect(tree, Sleep(fact.effect, fact.handle, tree.now + fact.wait))
+    wake.check = fact.effect
+    wake.retries += 1
+
+
+def _retry_due(tree: Tree, fact: f.RetryDue) -> None:
+    close_effect(tree, fact.effect)
 
 
 def _effect_lost(tree: Tree, fact: f.EffectLost) -> None:
     node, wake = wake_of(tree, fact.handle)
     effect = close_effect(tree, fact.effect)
     if isinstance(effect, CallModel):
-        _model_unanswered(tree, node, wake, effect)
+        _model_unanswered(node, wake, effect)
     elif isinstance(effect, CallTool):
         call = call_of(wake, effect.call)
         call.effect = 0
@@ -300,6 +332,8 @@ HANDLERS: dict[type, Callable[[Tree, Any], None]] = {
     f.ModelCalled: _model_called,
     f.ModelReplied: _model_replied,
     f.ModelFailed: _model_failed,
+    f.RetryAwaited: _retry_awaited,
+    f.RetryDue: _retry_due,
     f.EffectLost: _effect_lost,
     f.CallEntered: _call_entered,
     f.CallReturned: _call_returned,

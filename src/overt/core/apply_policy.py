@@ -211,6 +211,8 @@ def _model_skipped(tree: Tree, fact: f.ModelSkipped) -> None:
     for a in node.chain:
         a.total.model_calls -= 1
         a.reserved -= effect.reserve
+        if effect.money is not None:
+            a.money_reserved -= effect.money
 
 
 HANDLERS: dict[type, Callable[[Tree, Any], None]] = {

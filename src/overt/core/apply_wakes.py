@@ -100,6 +100,7 @@ def _reopen_queued(tree: Tree, fact: f.ReopenQueued) -> None:
 def _wake_reopened(tree: Tree, fact: f.WakeReopened) -> None:
     node, wake = wake_of(tree, fact.handle)
     dequeue(node)
+    wake.retries = 0
     if wake.drop:
         wake.final = False
         for call in wake.batch or ():
@@ -163,7 +164,7 @@ def _rewound(tree: Tree, fact: f.Rewound) -> None:
     node, wake = wake_of(tree, fact.handle)
     wake.rebuy += wake.turns - wake.turns_kept
     wake.attempt += 1
-    wake.turns = wake.turns_kept = 0
+    wake.turns = wake.turns_kept = wake.retries = 0
     wake.rewind_due = False
     checkpoint = wake.checkpoint
     if wake.full is not None:

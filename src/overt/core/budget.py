@@ -7,7 +7,7 @@ are counted when they are issued, so their caps are exact under any interleaving
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 from typing import NamedTuple
 
 from overt._text import size
@@ -34,6 +34,7 @@ __all__ = (
     "spent_now",
     "turn_cap",
     "turn_stop",
+    "wall_left",
     "wall_spent",
 )
 
@@ -56,6 +57,8 @@ class Admitted(NamedTuple):
 
     reserve: int
     left: int | None
+    money: Decimal | None = None
+    """USD to reserve; `None` where nothing caps it."""
 
 
 class Waits(NamedTuple):
@@ -111,7 +114,7 @@ def spent_now(tree: Tree, at: Node, wake: Wake, limit: Limit) -> str:
         case Limit.MAX_WALL:
             return plain(Decimal(wall_spent(tree, at, tree.now)).scaleb(-6))
         case _:
-            return str(at.total.cost)
+            return plain(at.money)
 
 
 def plain(number: Decimal) -> str:
@@ -134,6 +137,16 @@ def deepest(node: Node) -> int:
 def wall_spent(tree: Tree, node: Node, now: int) -> int:
     """Microseconds in which the handle or something below it has run."""
     return node.wall + (max(now, node.wall_since) - node.wall_since if node.active else 0)
+
+
+def wall_left(tree: Tree, node: Node) -> float | None:
+    """Microseconds of running time the handle has left now; `None` where nothing caps it."""
+    left = [
+        a.caps.max_wall * 1e6 - wall_spent(tree, a, tree.now)
+        for a in node.chain
+        if a.caps.max_wall is not None
+    ]
+    return min(left) if left else None
 
 
 def next_deadline(tree: Tree) -> int | None:
@@ -171,6 +184,7 @@ def estimate(tree: Tree, node: Node, output: int | None) -> int:
 def admit_model(tree: Tree, node: Node) -> Admitted | Waits | Stopped:
     """Say whether a model call of the handle may be issued now."""
     left: int | None = None
+    money: Decimal | None = None
     waits = False
     for a in reversed(node.chain):
         caps = a.caps
@@ -180,8 +194,13 @@ def admit_model(tree: Tree, node: Node) -> Admitted | Waits | Stopped:
             return Stopped(Limit.MAX_WALL, a.id, f"{caps.max_wall:g} s")
         if caps.max_model_calls is not None and a.total.model_calls >= caps.max_model_calls:
             return Stopped(Limit.MAX_MODEL_CALLS, a.id, str(caps.max_model_calls))
-        if caps.max_cost is not None and a.total.cost >= Decimal(caps.max_cost):
-            return Stopped(Limit.MAX_COST, a.id, f"{caps.max_cost} USD")
+        if caps.max_cost is not None:
+            cap = Decimal(caps.max_cost)
+            if a.money >= cap:
+                return Stopped(Limit.MAX_COST, a.id, f"{caps.max_cost} USD")
+            usd = cap - a.money - a.money_reserved
+            waits = waits or usd <= 0
+            money = usd if money is None else min(money, usd)
         if caps.max_tokens is not None:
             if a.spent >= caps.max_tokens:
                 return Stopped(Limit.MAX_TOKENS, a.id, str(caps.max_tokens))
@@ -191,7 +210,23 @@ def admit_model(tree: Tree, node: Node) -> Admitted | Waits | Stopped:
     if waits:
         return Waits()
     wanted = estimate(tree, node, None if node.plan is None else node.plan.max_output)
-    return Admitted(wanted if left is None else min(wanted, left), left)
+    if money is not None:
+        money = _money(node.chain[-1], wanted, money)
+    return Admitted(wanted if left is None else min(wanted, left), left, money)
+
+
+NANO = Decimal("1e-9")
+
+
+def _money(root: Node, tokens: int, left: Decimal) -> Decimal:
+    """USD a call of so many tokens is expected to cost, at what the run has paid for one so far.
+
+    While nothing has been priced, nothing is known, and the call reserves all there is.
+    """
+    if not root.total.priced:
+        return left
+    wanted = root.total.cost * tokens / root.total.priced
+    return min(wanted.quantize(NANO, ROUND_CEILING), left)
 
 
 def admit_tool(node: Node) -> Stopped | None:
@@ -214,7 +249,9 @@ def remaining(tree: Tree, node: Node, now: int) -> Caps:
 
     chain = node.chain
     wall = [a.caps.max_wall * 1e6 - wall_spent(tree, a, now) for a in chain if a.caps.max_wall is not None]
-    cost = [Decimal(a.caps.max_cost) - a.total.cost for a in chain if a.caps.max_cost is not None]
+    cost = [
+        Decimal(a.caps.max_cost) - a.money - a.money_reserved for a in chain if a.caps.max_cost is not None
+    ]
     return Caps(
         max_turns=max(
             turn_cap(node) - (node.wake.turns if node.wake is not None and node.wake.status is None else 0), 0
@@ -233,7 +270,7 @@ def remaining(tree: Tree, node: Node, now: int) -> Caps:
             ]
         ),
         max_wall=max(min(wall), 0) / 1e6 if wall else None,
-        max_cost=str(max(min(cost), Decimal(0))) if cost else None,
+        max_cost=plain(max(min(cost), Decimal(0))) if cost else None,
         max_children=None
         if node.caps.max_children is None
         else max(node.caps.max_children - node.child_count, 0),

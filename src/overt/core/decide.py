@@ -17,7 +17,17 @@ from overt.core.apply import begin
 from overt.core.budget import Stopped, asked_for_time, deepest, wall_spent
 from overt.core.conclude import verified
 from overt.core.desk import Desk, Refused
-from overt.core.effects import AskHost, AskLimit, CallModel, CallTool, CheckCalls, CheckText, Notify, Verify
+from overt.core.effects import (
+    AskHost,
+    AskLimit,
+    CallModel,
+    CallTool,
+    CheckCalls,
+    CheckText,
+    Notify,
+    Sleep,
+    Verify,
+)
 from overt.core.ending import close_tree, fail, interrupt, stop
 from overt.core.lifecycle import VERBS, Reaction
 from overt.core.limits import limit_ruled
@@ -25,7 +35,7 @@ from overt.core.policing import checks_ruled, text_ruled
 from overt.core.recovery import cancel, extend, recover
 from overt.core.suspension import ask_doubt, deliver, expire, host_done, tool_asked
 from overt.core.tree import Call, Node, Tree, Wake
-from overt.core.work import consider_all, replied
+from overt.core.work import consider_all, lost, replied
 from overt.errors import AwaitingAnswer, HandleClosed, SpawnRefused, UnknownHandle
 from overt.result import Limit, State
 
@@ -195,9 +205,14 @@ def _model_done(d: Desk, inp: i.ModelDone) -> None:
 def _model_lost(d: Desk, inp: i.ModelLost) -> None:
     effect = d.tree.open.get(inp.effect)
     if isinstance(effect, CallModel):
-        node, _ = _at(d, effect.handle)
-        d.emit(f.ModelFailed(node.id, inp.effect, inp.error))
-        fail(d, node, inp.error)
+        lost(d, inp, *_at(d, effect.handle))
+
+
+def _slept(d: Desk, inp: i.Slept) -> None:
+    effect = d.tree.open.get(inp.effect)
+    if isinstance(effect, Sleep):
+        d.emit(f.RetryDue(effect.handle, inp.effect))
+        d.touch(d.tree.nodes[effect.handle])
 
 
 def _model_unsent(d: Desk, inp: i.ModelUnsent) -> None:
@@ -347,6 +362,7 @@ RULES: dict[type, Callable[[Desk, Any], None]] = {
     i.Tick: _tick,
     i.ModelDone: _model_done,
     i.ModelLost: _model_lost,
+    i.Slept: _slept,
     i.ToolDone: _tool_done,
     i.ToolAsked: _tool_asked,
     i.QuestionFits: _question_fits,

@@ -6,6 +6,7 @@ it needs beyond its ids (messages, arguments) is read from the tree when it is p
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import NamedTuple
 
 __all__ = (
@@ -18,6 +19,7 @@ __all__ = (
     "CheckText",
     "Effect",
     "Notify",
+    "Sleep",
     "Verify",
 )
 
@@ -33,6 +35,8 @@ class CallModel(NamedTuple):
     handle: str
     left: int | None
     reserve: int
+    money: Decimal | None = None
+    """USD reserved; `None` where nothing caps it."""
 
 
 class CallTool(NamedTuple):
@@ -96,4 +100,13 @@ class Verify(NamedTuple):
     number: int
 
 
-Effect = CallModel | CallTool | AskHost | Notify | CheckCalls | CheckText | AskLimit | Verify
+class Sleep(NamedTuple):
+    """Wait until a model call is to be made again."""
+
+    id: int
+    handle: str
+    until: int
+    """Microseconds since 1970."""
+
+
+Effect = CallModel | CallTool | AskHost | Notify | CheckCalls | CheckText | AskLimit | Verify | Sleep

@@ -27,6 +27,7 @@ from overt.core.policy_facts import (
     VerifyAsked,
     WakeAsked,
 )
+from overt.core.retry_facts import RetryAwaited, RetryDue
 from overt.core.specs import UNFINISHED, CallSpec, Caps, ErrorSpec, Question, RulingSpec, Said, Tokens
 from overt.core.upgrade_facts import (
     AgentRenamed,
@@ -90,6 +91,8 @@ __all__ = (
     "ResumeBegun",
     "ResumeQueued",
     "Resumed",
+    "RetryAwaited",
+    "RetryDue",
     "RewindAsked",
     "Rewound",
     "RulingSpec",
@@ -186,6 +189,8 @@ class ModelCalled(NamedTuple):
     """Tokens reserved along the ancestors."""
     left: int | None = None
     """Tokens left when it was admitted, the clamp of its output limit; `None` without a cap."""
+    money: str | None = None
+    """USD reserved along the ancestors; `None` where nothing caps it."""
 
 
 class ModelReplied(NamedTuple):
@@ -214,6 +219,10 @@ class ModelFailed(NamedTuple):
     handle: str
     effect: int
     error: ErrorSpec
+    tokens: Tokens | None = None
+    """What the provider charged all the same; `None`: it reported nothing."""
+    cost: str | None = None
+    model: str = ""
 
 
 class EffectLost(NamedTuple):
@@ -553,6 +562,8 @@ Fact = (
     | ArgumentsUpgraded
     | QuestionUpgraded
     | DriftAccepted
+    | RetryAwaited
+    | RetryDue
 )
 
 FACTS: dict[str, type[Fact]] = {

@@ -31,6 +31,7 @@ __all__ = (
     "Post",
     "QuestionFits",
     "Recover",
+    "Slept",
     "Spawn",
     "TakeOver",
     "TextRuled",
@@ -198,6 +199,17 @@ class ModelLost(NamedTuple):
 
     effect: int
     error: ErrorSpec
+    wait: int | None = None
+    """Microseconds until it may be made again; `None`: it is not."""
+    tokens: Tokens | None = None
+    cost: str | None = None
+    model: str = ""
+
+
+class Slept(NamedTuple):
+    """The wait before another attempt is over."""
+
+    effect: int
 
 
 class ToolDone(NamedTuple):
@@ -340,4 +352,5 @@ Input = (
     | TextRuled
     | LimitRuled
     | VerifyDone
+    | Slept
 )

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from overt.core.facts import Tokens
 
-__all__ = ("Account",)
+__all__ = ("ZERO", "Account")
 
 ZERO = Decimal(0)
 
@@ -24,6 +24,7 @@ class Account:
         "input",
         "model_calls",
         "output",
+        "priced",
         "reasoning",
         "tokens",
         "tool_calls",
@@ -45,11 +46,17 @@ class Account:
         self.tool_calls: int = 0
         self.unreported: int = 0
         self.unpriced: int = 0
+        self.priced: int = 0
+        """Tokens of the calls that could be priced."""
         self.cost: Decimal = ZERO
 
     def reply(self, tokens: Tokens | None, cost: Decimal | None) -> None:
         """Post one reply."""
         self.turns += 1
+        self.call(tokens, cost)
+
+    def call(self, tokens: Tokens | None, cost: Decimal | None) -> None:
+        """Post what a model call used, whether it brought a reply or not."""
         if tokens is None:
             self.unreported += 1
         else:
@@ -63,11 +70,8 @@ class Account:
             self.unpriced += 1
         else:
             self.cost += cost
-
-    def lost(self) -> None:
-        """Post a model call that ended without a reply."""
-        self.unreported += 1
-        self.unpriced += 1
+            if tokens is not None:
+                self.priced += tokens.total or tokens.input + tokens.output
 
     def snapshot(self) -> tuple[object, ...]:
         """Return every count, for comparison."""

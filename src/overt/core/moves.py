@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from overt._text import size
-from overt.core.effects import AskLimit, CallTool, CheckText, Effect, Verify
+from overt.core.effects import AskLimit, CallTool, CheckText, Effect, Sleep, Verify
 from overt.core.lifecycle import TRANSITIONS, Move
 from overt.core.render import batch_messages, committed
 from overt.core.tree import Call, CallState, Node, Tree, Wake
@@ -17,6 +17,7 @@ __all__ = (
     "finish",
     "flush",
     "move",
+    "note_unpriced",
     "open_effect",
     "queue",
     "roll_back",
@@ -88,7 +89,7 @@ def close_effect(tree: Tree, id: int) -> Effect | None:
             wake.effects.discard(id)
             if isinstance(effect, CallTool):
                 wake.entered -= 1
-            elif isinstance(effect, (CheckText, AskLimit, Verify)):
+            elif isinstance(effect, (CheckText, AskLimit, Verify, Sleep)):
                 wake.check = 0
     return effect
 
@@ -127,6 +128,14 @@ def flush(tree: Tree, node: Node, wake: Wake) -> None:
 def roll_back(tree: Tree, node: Node, wake: Wake) -> None:
     """Leave only what is committed in the transcript."""
     node.messages = committed(tree, node, wake)
+
+
+def note_unpriced(node: Node, model: str, why: str) -> None:
+    """Remember of which model a call could not be priced."""
+    if node.unpriced is None:
+        node.unpriced = {}
+    key = (model, why)
+    node.unpriced[key] = node.unpriced.get(key, 0) + 1
 
 
 def draw(node: Node, call: Call) -> None:

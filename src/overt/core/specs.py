@@ -59,6 +59,9 @@ class ErrorSpec(NamedTuple):
     retryable: bool = False
     status_code: int | None = None
     detail: str | None = None
+    retry_after: float | None = None
+    """Seconds the provider asked to wait."""
+    request_id: str | None = None
 
 
 class Question(NamedTuple):

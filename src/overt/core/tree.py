@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import NamedTuple
 
 from overt.core.batch import Call, CallState, Memory, Once
 from overt.core.effects import Effect
 from overt.core.facts import AnswerGiven, Caps, ErrorSpec, Question
-from overt.core.ledger import Account
+from overt.core.ledger import ZERO, Account
 from overt.core.origins import Origins
 from overt.core.plan import AgentPlan, Plan
 from overt.message import Message
@@ -155,6 +156,7 @@ class Wake:
         "reason",
         "rebuy",
         "replaced",
+        "retries",
         "rewind_due",
         "stale",
         "status",
@@ -201,6 +203,8 @@ class Wake:
         """Bytes up to the checkpoint that no reported input covers: what `Node.bytes_since` goes back to."""
         self.claimed: set[str] = set()
         """Keys that a call of this attempt has, and `@prompt` and `@output` where that is what was agreed to."""
+        self.retries: int = 0
+        """Attempts at the model that failed since it last replied, each followed by another."""
         self.rewind_due: bool = False
         self.divergences: int = 0
         """Questions that strayed."""
@@ -303,6 +307,8 @@ class Node:
         "last_output",
         "live",
         "messages",
+        "money",
+        "money_reserved",
         "next_wake",
         "open_requests",
         "own",
@@ -320,6 +326,7 @@ class Node:
         "total",
         "transitions",
         "turns",
+        "unpriced",
         "wake",
         "wakes",
         "wall",
@@ -366,6 +373,11 @@ class Node:
         self.spent: int = 0
         """Token pool: usage, plus the reservations of calls that were lost or unreported."""
         self.reserved: int = 0
+        self.money: Decimal = ZERO
+        """Money pool, USD: prices, plus the reservations of calls that could not be priced."""
+        self.money_reserved: Decimal = ZERO
+        self.unpriced: dict[tuple[str, str], int] | None = None
+        """Own calls that could not be priced, by model and why."""
         self.turns: int = 0
         self.last_input: int = 0
         self.last_output: int = 0

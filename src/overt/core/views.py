@@ -16,7 +16,7 @@ from overt.ledger import Ledger
 from overt.message import Usage
 from overt.policy import HandleView
 from overt.request import Answer, ReplayedCall, Request
-from overt.result import ErrorInfo, Limit, Replay, State, Status, TaskResult, Verdict
+from overt.result import ErrorInfo, Limit, Replay, State, Status, TaskResult, Unpriced, Verdict
 
 __all__ = ("answers_of", "handle_view", "ledger_of", "open_requests", "request_view", "result_of", "usage_of")
 
@@ -41,6 +41,20 @@ def usage_of(account: Account) -> Usage:
         model_calls=account.model_calls,
         tool_calls=account.tool_calls,
         unreported_calls=account.unreported,
+    )
+
+
+def unpriced_of(node: Node) -> tuple[Unpriced, ...]:
+    """Return the model calls of a subtree that could not be priced."""
+    if not node.total.unpriced:
+        return ()
+    calls: dict[tuple[str, str], int] = {}
+    for below in node.below():
+        for key, number in (below.unpriced or {}).items():
+            calls[key] = calls.get(key, 0) + number
+    return tuple(
+        trusted(Unpriced, model=model, calls=number, reason=why)
+        for (model, why), number in sorted(calls.items())
     )
 
 
@@ -210,6 +224,8 @@ def result_of(
             retryable=e.retryable,
             status_code=e.status_code,
             detail=e.detail,
+            retry_after=e.retry_after,
+            request_id=e.request_id,
         )
     if error is None and status == "pending":
         error = _passed_error(tree, node)
@@ -233,6 +249,8 @@ def result_of(
         usage=usage_of(node.total),
         own_usage=usage_of(node.own),
         cost=None if node.total.unpriced else node.total.cost,
+        unpriced=unpriced_of(node),
+        priced=node.total.cost,
         replay=replay,
         verdicts=verdicts_of(wake),
         error=error,
@@ -273,5 +291,7 @@ def ledger_of(tree: Tree, node: Node, *, live: bool) -> Ledger:
         own=usage_of(node.own),
         total=usage_of(node.total),
         cost=None if node.total.unpriced else node.total.cost,
+        unpriced=unpriced_of(node),
+        priced=node.total.cost,
         children=tuple(ledger_of(tree, child, live=live) for child in node.children),
     )

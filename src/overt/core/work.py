@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from overt.core import facts as f
 from overt.core.admission import go_on, hand_over
-from overt.core.budget import Admitted, Stopped, Waits, admit_model, turn_cap, turn_stop
+from overt.core.budget import Admitted, Stopped, Waits, admit_model, plain, turn_cap, turn_stop, wall_left
 from overt.core.calls import enter_new
 from overt.core.conclude import conclude
 from overt.core.desk import Desk
 from overt.core.ending import fail, settle
-from overt.core.inputs import ModelDone
+from overt.core.inputs import ModelDone, ModelLost
 from overt.core.limits import at_limit
 from overt.core.policing import act_on, denied_text, unasked
 from overt.core.suspension import ask_doubt
 from overt.core.tree import Call, CallState, Node, Wake
 from overt.result import Limit, State
 
-__all__ = ("consider_all", "is_ready", "replied")
+__all__ = ("consider_all", "is_ready", "lost", "replied")
 
 
 READY = (CallState.NEW, CallState.DONE, CallState.REFUSED, CallState.FINAL)
@@ -167,8 +167,9 @@ def _call_model(d: Desk, node: Node, wake: Wake) -> None:
         case Waits():
             if not wake.waiting:
                 d.emit(f.ModelAwaited(node.id))
-        case Admitted(reserve, left):
-            d.emit(f.ModelCalled(node.id, d.tree.next_effect, reserve, left))
+        case Admitted(reserve, left, money):
+            usd = None if money is None else plain(money)
+            d.emit(f.ModelCalled(node.id, d.tree.next_effect, reserve, left, usd))
 
 
 def _retry_waiting(d: Desk) -> None:
@@ -176,6 +177,21 @@ def _retry_waiting(d: Desk) -> None:
         wake = node.wake
         if wake is not None and wake.waiting:
             _call_model(d, node, wake)
+
+
+def lost(d: Desk, inp: ModelLost, node: Node, wake: Wake) -> None:
+    """A model call failed: post it, then wait for another attempt, or fail with it."""
+    d.emit(f.ModelFailed(node.id, inp.effect, inp.error, inp.tokens, inp.cost, inp.model))
+    if inp.wait is not None and _has_room(d, node, inp.wait):
+        d.emit(f.RetryAwaited(node.id, d.tree.next_effect, inp.wait))
+    else:
+        fail(d, node, inp.error)
+
+
+def _has_room(d: Desk, node: Node, wait: int) -> bool:
+    """Whether another attempt could be made after the wait; what cannot is not waited for."""
+    left = wall_left(d.tree, node)
+    return (left is None or wait < left) and not isinstance(admit_model(d.tree, node), Stopped)
 
 
 REPLY_ERRORS = {

@@ -15,17 +15,19 @@ from overt.core.tree import Node
 from overt.handle import Handle
 from overt.hooks import Hooks, MetricEvent
 from overt.message import Model, ModelSettings, SystemMessage, ToolSpec
-from overt.policy import LimitDecision, LimitInfo
+from overt.policy import LimitDecision, LimitInfo, RetryPolicy
 from overt.request import Answer, Request, WaitFor
 from overt.tool import AnyTool, ToolResult
 from overt.upgrade import Upgrade
 
 if TYPE_CHECKING:
     from overt.doubt import Resolver
+    from overt.prices import Prices
 
 __all__ = ("AnyCallable", "Canonical", "Crew", "House", "Kit", "Member", "RunnableTool")
 
 AnyCallable = Callable[..., Any]
+NO_RETRY = RetryPolicy.model_construct(max_retries=0)
 Rules = tuple[Callable[[Any], Any], ...]
 """Guardrails of one kind."""
 
@@ -211,6 +213,8 @@ class Crew:
     """Seconds."""
     watched: bool = False
     """Whether the host is told of handles, or of metrics, as they come."""
+    retry: RetryPolicy = NO_RETRY
+    prices: Prices | None = None
     redaction: Redaction | None = None
     """What is left out of results, questions and errors; `None` for nothing."""
     upgrade: Upgrade = field(default_factory=Upgrade)

@@ -210,6 +210,22 @@ class EventFold:
             model=fact.model,
         )
 
+    def model_failed(self, fact: f.ModelFailed) -> e.Event:
+        self._seen.failed(fact)
+        tokens = fact.tokens
+        return self._event(
+            e.ModelFailed,
+            fact.handle,
+            error=trusted(ErrorInfo, **fact.error._asdict()),
+            usage=None if tokens is None else _usage(tokens, tokens.total or tokens.input + tokens.output),
+            cost=None if fact.cost is None else Decimal(fact.cost),
+            model=fact.model,
+        )
+
+    def retry_awaited(self, fact: f.RetryAwaited) -> e.Event:
+        number = self._seen.retried(fact.handle)
+        return self._event(e.RetryAwaited, fact.handle, seconds=fact.wait / 1e6, number=number)
+
     def effect_lost(self, fact: f.EffectLost) -> None:
         self._seen.lost(fact)
 
@@ -396,6 +412,8 @@ _RULES: dict[type, Callable[[EventFold, Any], e.Event | None]] = {
     f.WakeReopened: EventFold.wake_reopened,
     f.Rewound: EventFold.rewound,
     f.ModelReplied: EventFold.model_replied,
+    f.ModelFailed: EventFold.model_failed,
+    f.RetryAwaited: EventFold.retry_awaited,
     f.EffectLost: EventFold.effect_lost,
     f.CallEntered: EventFold.call_entered,
     f.Delegated: EventFold.delegated,

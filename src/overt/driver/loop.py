@@ -23,6 +23,7 @@ from overt.core.effects import (
     CallTool,
     Effect,
     Notify,
+    Sleep,
 )
 from overt.core.tree import Tree
 from overt.driver.alarm import Alarm
@@ -256,6 +257,10 @@ class Driver(Holder):
             return perform_host(self, effect, before)
         if isinstance(effect, Notify):
             return perform_notify(self, effect, before)
+        if isinstance(effect, Sleep):
+            from overt.driver.buying import perform_sleep  # loaded by the first call that is made again
+
+            return perform_sleep(self, effect)
         from overt.driver.ruling import perform_rule  # loaded by the first run that has rules
 
         return perform_rule(self, effect, before)

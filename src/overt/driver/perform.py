@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
+from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from pydantic import JsonValue
@@ -14,22 +15,23 @@ from pydantic_core import from_json
 from overt._text import clean, told
 from overt.core import facts as f
 from overt.core import inputs as i
-from overt.core.budget import wall_spent
+from overt.core.budget import wall_left
 from overt.core.delegation import offers_delegates
 from overt.core.effects import RESOLVER, AskHost, CallModel, Notify
 from overt.core.tree import Node
 from overt.core.views import request_view
 from overt.driver.answers import check_data, text_of
 from overt.driver.asking import Failed, call_hook, message_of, short
+from overt.driver.buying import cost_of, retries, wait_before
 from overt.driver.context import InContext, describe, let_through
 from overt.driver.metering import measure
-from overt.driver.reply import read_reply
+from overt.driver.reply import read_reply, tokens_of
 from overt.driver.rulings import ToCheck, rule_calls
 from overt.driver.shown import shown_to
 from overt.driver.streaming import generate
 from overt.errors import InvalidAnswer, ModelError, StoreError
 from overt.hooks import AfterLLM
-from overt.message import Message, Model, ModelRequest, ModelResponse, SystemMessage, ToolSpec
+from overt.message import Message, Model, ModelRequest, ModelResponse, SystemMessage, ToolSpec, Usage
 from overt.models.redact import denied, redact
 from overt.request import Answer, Request
 
@@ -44,6 +46,7 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
     """Buy one turn."""
     node = driver.tree.nodes[effect.handle]
     member = driver.crew.members.get(node.agent)
+    model: Model | None = None
     # A scripted model never waits; without this a run of such turns would hold the event loop and hear no cancel.
     await driver.pause()
     try:
@@ -85,18 +88,41 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
             measure(driver, member, node, "llm", model.name, "ok", since, usage=usage)
         native = request.output_schema is not None
         done = read_reply(member, node, effect, response, native=native, checks=_checks(member, node))
+        if driver.crew.prices is not None:
+            done = done._replace(cost=cost_of(driver, model, response.usage, done.model))
     except Failed as failed:
         return i.ModelUnsent(effect.id, failed.error)
     except ModelError as error:
-        return i.ModelLost(effect.id, _model_error(driver, error))
+        return _lost(driver, node, effect, model, _model_error(driver, error), error.usage)
     except StoreError:
         raise
     except BaseException as error:  # noqa: BLE001  # whatever a model raises is a failed call
         await let_through(error, before, driver.host)
-        return i.ModelLost(effect.id, _foreign_error(driver, error))
+        return _lost(driver, node, effect, model, _foreign_error(driver, error), None)
     if hooks is not None or member.guards:
         return await _look_at(driver, member, node, done, response, model.name, before)
     return done
+
+
+def _lost(
+    driver: Driver,
+    node: Node,
+    effect: CallModel,
+    model: Model | None,
+    error: f.ErrorSpec,
+    usage: Usage | None,
+) -> i.ModelLost:
+    """Return what the rules are told of a failed call: what it cost, and when to make it again."""
+    if model is None:
+        return i.ModelLost(effect.id, error)
+    return i.ModelLost(
+        effect.id,
+        error,
+        wait_before(driver, node, error),
+        tokens_of(usage),
+        cost_of(driver, model, usage, ""),
+        clean(str(model.name)),
+    )
 
 
 def _checks(member: Member, node: Node) -> bool:
@@ -155,18 +181,22 @@ def _foreign_error(driver: Driver, error: BaseException) -> f.ErrorSpec:
         )
     status = found if type(found) is int else None
     refused = denied(kind, status)
-    return f.ErrorSpec(
-        kind, message_of(driver, error) if refused is None else refused, "model", False, status
-    )
+    told_of = message_of(driver, error) if refused is None else refused
+    return f.ErrorSpec(kind, told_of, "model", retries(status, error), status)
 
 
 def _model_error(driver: Driver, error: ModelError) -> f.ErrorSpec:
-    refused = denied(error.type, error.status_code)
+    kind, status = redact(driver.crew.redact(error.type)), error.status_code
+    request_id = None if error.request_id is None else redact(driver.crew.redact(error.request_id))
+    refused = denied(kind, status)
     if refused is not None:
-        return f.ErrorSpec(error.type, refused, "model", error.retryable, error.status_code)
+        return f.ErrorSpec(kind, refused, "model", error.retryable, status, request_id=request_id)
     detail = None if error.detail is None else redact(driver.crew.redact(error.detail))
+    wait = error.retry_after
+    if wait is not None and not (isfinite(wait) and wait >= 0):
+        wait = None
     return f.ErrorSpec(
-        error.type, message_of(driver, error), "model", error.retryable, error.status_code, detail
+        kind, message_of(driver, error), "model", error.retryable, status, detail, wait, request_id
     )
 
 
@@ -209,14 +239,9 @@ def _tools(member: Member, node: Node) -> tuple[ToolSpec, ...]:
     return specs if offers is None else tuple(spec for spec in specs if spec.name in offers)
 
 
-def _deadline(driver: Driver, node: Node) -> Any:
-    tree = driver.tree
-    left = [
-        a.caps.max_wall * 1e6 - wall_spent(tree, a, tree.now)
-        for a in node.chain
-        if a.caps.max_wall is not None
-    ]
-    return driver.clock.now() + timedelta(microseconds=max(min(left), 0)) if left else None
+def _deadline(driver: Driver, node: Node) -> datetime | None:
+    left = wall_left(driver.tree, node)
+    return None if left is None else driver.clock.now() + timedelta(microseconds=max(left, 0))
 
 
 def answer_spec(driver: Driver, request: Request, answer: Answer[Any]) -> i.AnswerSpec:

@@ -16,12 +16,12 @@ from overt.core import inputs as i
 from overt.core.delegation import offers_delegates
 from overt.core.effects import CallModel
 from overt.core.tree import Node
-from overt.message import ModelResponse, ToolCall
+from overt.message import ModelResponse, ToolCall, Usage
 
 if TYPE_CHECKING:
     from overt.driver.crew import Canonical, Member
 
-__all__ = ("read_reply",)
+__all__ = ("read_reply", "tokens_of")
 
 
 def read_reply(
@@ -58,27 +58,11 @@ def read_reply(
             calls, output = _final(member.output, message.tool_calls, calls, response.invalid_arguments)
     elif member.output is not None and not unfinished:
         output, refused = _parsed(member.output, message.text, native=native)
-    usage = response.usage
-    tokens = None
-    if usage is not None:
-        sent, received, total = usage.input_tokens, usage.output_tokens, usage.total_tokens
-        written = usage.cache_write_tokens
-        for count in (sent, received, total, usage.cached_tokens, usage.reasoning_tokens, written):
-            if type(count) is not int or not 0 <= count < 2**53:
-                raise TypeError(f"the model reported {count!r:.40} tokens")
-        tokens = f.Tokens(
-            sent,
-            received,
-            usage.cached_tokens,
-            usage.reasoning_tokens,
-            0 if total == sent + received else total,
-            written,
-        )
     return i.ModelDone(
         effect.id,
         clean(message.text),
         calls,
-        tokens,
+        tokens_of(response.usage),
         None,
         clean(response.finish_reason),
         clean(response.model),
@@ -87,6 +71,29 @@ def read_reply(
         checks and output is None and bool(calls),
         output,
         refused,
+    )
+
+
+def tokens_of(usage: Usage | None) -> f.Tokens | None:
+    """Return the usage of a call as the core takes it.
+
+    Raises:
+        TypeError: It holds what is no count.
+    """
+    if usage is None:
+        return None
+    sent, received, total = usage.input_tokens, usage.output_tokens, usage.total_tokens
+    written = usage.cache_write_tokens
+    for count in (sent, received, total, usage.cached_tokens, usage.reasoning_tokens, written):
+        if type(count) is not int or not 0 <= count < 2**53:
+            raise TypeError(f"the model reported {count!r:.40} tokens")
+    return f.Tokens(
+        sent,
+        received,
+        usage.cached_tokens,
+        usage.reasoning_tokens,
+        0 if total == sent + received else total,
+        written,
     )
 
 

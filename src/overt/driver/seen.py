@@ -215,6 +215,7 @@ class Seen:
                 if call.key:
                     wake.occurrences[call.base] -= 1
             self._last[handle] = []
+        wake.retries = 0
         wake.status = wake.limit = wake.limit_at = wake.limit_cap = wake.error = None
         wake.drop = False
 
@@ -222,7 +223,7 @@ class Seen:
         """A wake begins another attempt."""
         _, wake = self.wake(handle)
         wake.attempt += 1
-        wake.turns = 0
+        wake.turns = wake.retries = 0
         wake.occurrences = dict(wake.checkpoint.occurrences)
         wake.text, wake.output = wake.checkpoint.text, wake.checkpoint.output
         wake.verdicts = []
@@ -235,12 +236,26 @@ class Seen:
 
     # ----------------------------------------------------------- turns and calls
 
+    def failed(self, fact: f.ModelFailed) -> None:
+        """A model call failed; what was charged for it counts."""
+        tokens = fact.tokens
+        if tokens is not None:
+            for a in self.wake(fact.handle)[0].chain:
+                a.total.tokens += tokens.total or tokens.input + tokens.output
+
+    def retried(self, handle: str) -> int:
+        """A failed call is to be made again; return which retry it is."""
+        wake = self.wake(handle)[1]
+        wake.retries += 1
+        return wake.retries
+
     def replied(self, fact: f.ModelReplied, total: int) -> tuple[Wake, tuple[ToolCall, ...]]:
         """A model has replied, at a price of so many tokens; return its calls as the transcript has them."""
         handle = fact.handle
         node, wake = self.wake(handle)
         node.turns += 1
         wake.turns += 1
+        wake.retries = 0
         wake.text = fact.text
         wake.output = fact.output
         if total:

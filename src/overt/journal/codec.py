@@ -1,6 +1,6 @@
 """Facts as JSON text and back.
 
-A record is `{"v": 2, "sum": checksum, "at": microseconds, "facts": [...]}`. The checksum is the CRC-32 of what stands
+A record is `{"v": 3, "sum": checksum, "at": microseconds, "facts": [...]}`. The checksum is the CRC-32 of what stands
 behind it, as eight hex digits, so that a byte that was changed is not taken for what happened. `v` is the schema of all
 facts of the record; records of an earlier one are brought to the present one when they are read
 (`overt.journal.upcasts`). A fact is an object with its `kind`; fields that have their default are left out, and so is
@@ -25,8 +25,8 @@ from overt.journal.upcasts import UPCASTS, upcast
 
 __all__ = ("SCHEMA", "decode", "encode", "plain_fields", "record", "seal")
 
-SCHEMA = 2
-"""Version of the records written. History: 1, the first; 2, records with a checksum."""
+SCHEMA = 3
+"""Version of the records written. History: 1, the first; 2, records with a checksum; 3, attempts at a model, money."""
 
 CHECKED = 2
 """The first schema whose records have a checksum."""
@@ -63,7 +63,9 @@ def _plain(value: Any) -> Any:
         return value
     items = cast("tuple[object, ...]", value)
     if isinstance(value, f.Tokens):
-        return list(items) if value.total or value.cached or value.reasoning else list(items[:2])
+        if value.written:
+            return list(items)
+        return list(items[:5]) if value.total or value.cached or value.reasoning else list(items[:2])
     return plain_fields(items) if type(items) in _SHAPES else [_plain(item) for item in items]
 
 
@@ -144,7 +146,7 @@ _NESTED: dict[type, dict[str, Callable[[Any], Any]]] = {
     f.HandleSpawned: {"caps": lambda row: f.Caps(**row)},
     f.BudgetRaised: {"caps": lambda row: f.Caps(**row)},
     f.ModelReplied: {"calls": _calls, "tokens": lambda row: f.Tokens(*row)},
-    f.ModelFailed: {"error": lambda row: f.ErrorSpec(**row)},
+    f.ModelFailed: {"error": lambda row: f.ErrorSpec(**row), "tokens": lambda row: f.Tokens(*row)},
     f.CallReturned: {"error": lambda row: f.ErrorSpec(**row)},
     f.WakeSettled: {"error": lambda row: f.ErrorSpec(**row)},
     f.CallAsked: {"question": lambda row: f.Question(**row)},
