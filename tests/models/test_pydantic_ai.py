@@ -587,7 +587,7 @@ async def test_a_model_that_cannot_stream_gives_its_reply_at_once() -> None:
             return Reply([ThinkingPart("so"), TheirText("hi"), ToolCallPart("look", '{"a": 1}', "x")])
 
     model = PydanticAIModel(Mute())
-    assert model.name == "house:mute"
+    assert (model.name, model.provider) == ("mute", "house")
     assert await streamed(model, ask(tools=(TOOL,))) == await model.generate(ask(tools=(TOOL,)))
 
 

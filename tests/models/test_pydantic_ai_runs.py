@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
@@ -36,6 +37,7 @@ from overt.events import RequestOpened, TextDelta
 from overt.message import ModelRequest, StreamingModel, ToolSpec, Usage, UserMessage
 from overt.models import PydanticAIModel, resolve
 from overt.models.pydantic_ai import _entered
+from overt.prices import GenAIPrices, PricedCall
 from overt.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -228,7 +230,15 @@ def test_a_name_becomes_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     model = resolve("pydantic-ai:openai-chat:ft:gpt-5-mini:acme")
     assert isinstance(model, PydanticAIModel)
     assert isinstance(model, StreamingModel)
-    assert model.name == "openai-chat:ft:gpt-5-mini:acme"
+    assert (model.name, model.provider) == ("ft:gpt-5-mini:acme", "openai")
+
+
+def test_a_model_has_a_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    model = PydanticAIModel("openai-responses:gpt-5-mini")
+    usage = Usage(input_tokens=1_000_000)
+    call = PricedCall(provider=model.provider, model=model.name, usage=usage, at=datetime.now(UTC))
+    assert GenAIPrices().price(call)
 
 
 def test_what_is_missing_is_told_when_the_model_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +268,7 @@ def test_attempts_nobody_would_count_are_refused() -> None:
     for model in (FallbackModel(inner, inner), WrapperModel(FallbackModel(inner, inner))):
         with pytest.raises(DefinitionError, match="FallbackModel"):
             PydanticAIModel(model)
-    assert PydanticAIModel(WrapperModel(inner)).name == "test:test"
+    assert PydanticAIModel(WrapperModel(inner)).name == PydanticAIModel("test").name == "test"
 
 
 # ------------------------------------------------------------------ runs

@@ -101,8 +101,18 @@ class PydanticAIModel:
 
     @property
     def name(self) -> str:
-        """The name with its provider, such as `"groq:llama-3.3-70b-versatile"`."""
-        return self._source if isinstance(self._source, str) else self._source.model_id
+        """The model's name, without a provider before it."""
+        source = self._source
+        return (source.partition(":")[2] or source) if isinstance(source, str) else source.model_name
+
+    @property
+    def provider(self) -> str:
+        """The provider, as the library calls it: what prices are looked up under.
+
+        Raises:
+            DefinitionError: As `check` does.
+        """
+        return self._about()[0].system
 
     @property
     def structured_output(self) -> bool:
