@@ -706,6 +706,20 @@ async def test_an_error_in_the_middle_of_a_stream() -> None:
     assert (caught.value.status_code, caught.value.retryable) == (500, True)
 
 
+async def test_the_key_a_request_was_sent_with_is_not_told() -> None:
+    class Refused(Exception):
+        raw_response = httpx2.Response(
+            400, request=httpx2.Request("POST", "https://x", headers={"Authorization": "Bearer grandfather"})
+        )
+
+    async def fail(_: list[ModelMessage], __: AgentInfo) -> Reply:
+        raise ModelAPIError("m", "grandfather said no") from Refused()
+
+    with pytest.raises(ModelError, match="«redacted» said no") as caught:
+        await PydanticAIModel(FunctionModel(fail)).generate(ask())
+    assert "grandfather" not in everything(caught.value)
+
+
 async def test_whatever_a_client_raises_is_an_error_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOUSE_API_KEY", "grandmother")
 

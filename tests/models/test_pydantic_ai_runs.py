@@ -14,15 +14,19 @@ import anyio
 import anyio.lowlevel
 import httpx2
 import pytest
+from google.genai import Client as GoogleClient
+from google.genai.types import HttpOptions
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 from pydantic import BaseModel
 from pydantic_ai.messages import ModelMessage, TextPart, ThinkingPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.messages import ModelResponse as Reply
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+from pydantic_ai.models.google import GoogleModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.providers.google import GoogleProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import RequestUsage
 from tests.models.openai_fake import KEY, calls, reply
@@ -31,10 +35,10 @@ from tests.models.test_openai import everything
 from tests.stream_kit import all_of
 from tests.suspend_kit import first, yes
 
-from overt import Agent, ResumePolicy, Runtime, require_approval, tool
+from overt import Agent, ResumePolicy, RetryPolicy, Runtime, require_approval, tool
 from overt.errors import DefinitionError, ModelError
 from overt.events import RequestOpened, TextDelta
-from overt.message import ModelRequest, StreamingModel, ToolSpec, Usage, UserMessage
+from overt.message import ModelRequest, StreamingModel, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
 from overt.models import PydanticAIModel, resolve
 from overt.models.pydantic_ai import _entered
 from overt.prices import GenAIPrices, PricedCall
@@ -123,6 +127,45 @@ async def test_cancellation_goes_through() -> None:
         await started.wait()
         group.cancel_scope.cancel()
     assert group.cancel_scope.cancelled_caught
+
+
+async def test_googles_replies_and_their_signatures() -> None:
+    thought = {"text": "hm", "thought": True}
+    call = {"functionCall": {"name": "look", "args": {"n": 1}, "id": "f1"}, "thoughtSignature": "c2ln"}
+    body = {
+        "candidates": [{"content": {"role": "model", "parts": [thought, call]}, "finishReason": "STOP"}],
+        "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5, "thoughtsTokenCount": 3},
+        "modelVersion": "gemini-3",
+    }
+    sent: list[httpx2.Request] = []
+
+    def handle(request: httpx2.Request) -> httpx2.Response:
+        sent.append(request)
+        if "stream" not in request.url.path:
+            return httpx2.Response(200, json=body)
+        return httpx2.Response(
+            200,
+            content=f"data: {json.dumps(body)}\n\n".encode(),
+            headers={"content-type": "text/event-stream"},
+        )
+
+    options = HttpOptions(httpx_async_client=httpx2.AsyncClient(transport=httpx2.MockTransport(handle)))
+    client = GoogleClient(api_key=KEY, http_options=options)
+    model = PydanticAIModel(GoogleModel("gemini-3-pro", provider=GoogleProvider(client=client)))
+    whole = await model.generate(ask(TOOL))
+    assert (whole.message.reasoning, whole.finish_reason, whole.raw_finish_reason) == (
+        "hm",
+        "tool_calls",
+        "STOP",
+    )
+    assert whole.usage == Usage(input_tokens=10, output_tokens=8, reasoning_tokens=3, total_tokens=18)
+    assert whole.message.tool_calls == (ToolCall(id="f1", name="look", arguments={"n": 1}),)
+    assert await streamed(model, ask(TOOL)) == whole
+    result = ToolMessage(text="seen", call_id="f1", name="look")
+    await model.generate(
+        ModelRequest(messages=(UserMessage(text="go"), whole.message, result), tools=(TOOL,))
+    )
+    assert json.loads(sent[-1].content)["contents"][1]["parts"] == [thought, call]
 
 
 # ------------------------------------------------------------------ connections and loops
@@ -373,6 +416,22 @@ async def test_a_run_over_a_real_wire_with_typed_output() -> None:
     assert said[2]["content"] == "seen"
     assert "not valid JSON" in said[3]["content"]
     assert provider.bodies[0]["response_format"]["json_schema"]["name"] == "output"
+
+
+async def test_every_attempt_is_the_runtimes() -> None:
+    statuses = iter([503, 429, 200])
+    sent: list[httpx2.Request] = []
+
+    def handle(request: httpx2.Request) -> httpx2.Response:
+        sent.append(request)
+        return httpx2.Response(next(statuses), json=reply(content="at last"))
+
+    http = DefaultAsyncHttpxClient(transport=httpx2.MockTransport(handle))
+    client = AsyncOpenAI(api_key=KEY, http_client=http)
+    library = OpenAIChatModel("gpt-5-mini", provider=OpenAIProvider(openai_client=client))
+    agent = Agent("w", does="waits", model=PydanticAIModel(library))
+    result, _ = await agent.run("go", retry=RetryPolicy(base=0))
+    assert (result.text, result.usage.model_calls, len(sent)) == ("at last", 3, 3)
 
 
 async def test_the_librarys_own_test_model_runs() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, cast
 
 from pydantic_ai.exceptions import (
@@ -82,7 +83,7 @@ def failure_of(error: Exception, model: Model[Any], request: ModelRequest) -> Ex
     Returns:
         A `ModelError`; a `DefinitionError` where the library refused to send the request.
     """
-    secrets = secrets_of(model)
+    secrets = secrets_of(model) | _sent_with(error)
     if isinstance(error, UserError):
         return DefinitionError(f"{model.model_id}: {cut(redact(told(error), secrets), _MAX_ADVICE)}")
     if isinstance(error, ModelAPIError):
@@ -164,7 +165,26 @@ def secrets_of(model: Model[Any] | None) -> set[str | None]:
         value = getattr(client, name, None)
         if isinstance(value, str):
             found.add(value)
-    headers = getattr(client, "default_headers", None)
+    return found | _in_headers(getattr(client, "default_headers", None))
+
+
+def _sent_with(error: BaseException) -> set[str | None]:
+    """Return the credentials of the request that failed, where a client's exception still has it.
+
+    Not every client can be asked for its key.
+    """
+    found: set[str | None] = set()
+    seen: BaseException | None = error
+    while seen is not None:
+        for name in ("response", "raw_response"):
+            with suppress(Exception):  # httpx raises where a response has no request
+                found |= _in_headers(getattr(seen, name).request.headers)
+        seen = seen.__cause__
+    return found
+
+
+def _in_headers(headers: object) -> set[str | None]:
+    found: set[str | None] = set()
     for name, value in cast("Mapping[str, object]", headers).items() if isinstance(headers, Mapping) else ():
         if name.lower() in _SECRET_HEADERS and isinstance(value, str):
             found |= {value, value.partition(" ")[2]}

@@ -47,9 +47,9 @@ class PydanticAIModel:
     """A model of any provider pydantic-ai knows: Groq, Mistral, Bedrock, Cohere, OpenRouter, Ollama and dozens more.
 
     It is asked through `pydantic_ai.direct`, one request at a time; nothing else of the library runs. Each provider
-    needs the library's own extra, such as `pip install 'pydantic-ai-slim[groq]'`. Works on asyncio and trio as far as
-    the provider's client does: those over HTTPX do (OpenAI's and what is compatible, Anthropic, Groq, Mistral),
-    Bedrock's and Google's are made for asyncio.
+    needs the library's own extra, such as `pip install 'pydantic-ai-slim[groq]'`. Most clients are made for asyncio; on trio
+    OpenAI's and what is compatible with it, Anthropic's, Google's and Groq's were seen to, while Mistral's client does
+    not.
 
     A name may be used from several event loops, in turn or at once: each loop has its own client, shared by all models
     of that name and closed as the loop ends. A model that is given is entered once in every loop that uses it, which
@@ -72,7 +72,11 @@ class PydanticAIModel:
     * A stream is taken for whole only with the provider's own word for why it ended; so is a reply of Anthropic's or
       Bedrock's, which the library may stream without being asked to. Tool calls come at the end of a stream, whole.
     * A reply the provider suspended (`pause_turn`, background mode) is a `ModelError` of the type `"SuspendedReply"`.
-    * Our conversion of a message is kept; the library converts the whole transcript at every call.
+    * Our conversion of a message is kept. The library and its clients convert the whole transcript at every call, and
+      hold the event loop meanwhile: through OpenAI's client some 0.4 milliseconds a message. Where there is an adapter
+      of ours, it does not.
+    * What the library refuses to read is an `"InvalidReply"`, though it was paid for: with OpenAI's wire that is also a
+      usage whose counts are null.
     * The deadline of a request is kept by the runtime, which cancels the call; the client is not told.
 
     Args:
