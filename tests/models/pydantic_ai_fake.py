@@ -47,6 +47,8 @@ class Provider(Plain):
             + f"data: {json.dumps(item)}\n\n".encode()
             for item in events
         )
+        if events and events[-1].get("choices") is not None:
+            content += b"data: [DONE]\n\n"
         return httpx2.Response(200, content=content, headers={"content-type": "text/event-stream"})
 
     def chat(

@@ -49,7 +49,7 @@ class PydanticAIModel:
     It is asked through `pydantic_ai.direct`, one request at a time; nothing else of the library runs. Each provider
     needs the library's own extra, such as `pip install 'pydantic-ai-slim[groq]'`. The clients are made for asyncio; on
     trio OpenAI's and what is compatible with it, Anthropic's, Google's and Groq's were seen to work, and Mistral's was
-    seen not to.
+    seen not to. There OpenAI's leaves finished streams to trio's collector, which says so in a `ResourceWarning`.
 
     A name may be used from several event loops, in turn or at once: each loop has its own client, shared by all models
     of that name and closed as the loop ends. A model that is given is entered once in every loop that uses it, which
