@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from overt._output import OutputSpec
 from overt._redaction import Redaction
@@ -21,9 +21,11 @@ from overt.message import Model, ModelSettings, SystemMessage, Usage
 from overt.models import resolve
 from overt.options import model_of
 from overt.policy import Budget, RetryPolicy
-from overt.prices import Prices
 from overt.tool import Tool
 from overt.upgrade import Upgrade
+
+if TYPE_CHECKING:
+    from overt.prices import Prices
 
 __all__ = ("crew_of", "declared", "plan_of")
 

@@ -19,6 +19,8 @@ def _usd(ledger: Ledger) -> str:
     """What a subtree cost; at least so much where not all of it could be priced."""
     if ledger.total.model_calls == 0:
         return "0"
+    if ledger.cost is None and not ledger.priced:
+        return "unknown"
     text = f"{ledger.priced:.6f}".rstrip("0").rstrip(".")
     return text if ledger.cost is not None else f">= {text}"
 

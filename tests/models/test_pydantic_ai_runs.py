@@ -109,7 +109,7 @@ async def test_leaving_a_stream_early_closes_the_connection() -> None:
     model = PydanticAIModel(OpenAIChatModel("gpt-5-mini", provider=OpenAIProvider(openai_client=client)))
     stream = model.stream(ask())
     assert (await anext(stream)).text == "a"
-    await stream.aclose()  # type: ignore[attr-defined]
+    await stream.aclose()
     assert closed.is_set()
 
     with anyio.CancelScope() as scope:

@@ -10,22 +10,31 @@ from overt.errors import DefinitionError
 from overt.message import Model, ModelRequest, ModelResponse, ModelSettings
 
 if TYPE_CHECKING:
+    from overt.models.anthropic import AnthropicModel
+    from overt.models.google import GoogleModel
     from overt.models.openai import OpenAIModel
+    from overt.models.openai_responses import OpenAIResponsesModel
     from overt.models.pydantic_ai import PydanticAIModel
 
 __all__ = (
+    "AnthropicModel",
+    "GoogleModel",
     "Model",
     "ModelRequest",
     "ModelResponse",
     "ModelSettings",
     "OpenAIModel",
+    "OpenAIResponsesModel",
     "PydanticAIModel",
     "register",
     "resolve",
 )
 
 _PROVIDERS = {
+    "anthropic": ("AnthropicModel", "anthropic", "anthropic"),
+    "google": ("GoogleModel", "google", "google"),
     "openai": ("OpenAIModel", "openai", "openai"),
+    "openai-responses": ("OpenAIResponsesModel", "openai_responses", "openai"),
     "pydantic-ai": ("PydanticAIModel", "pydantic_ai", "pydantic-ai"),
 }
 """Class, its module, and the extra that brings its client; by what stands before the colon."""

@@ -47,6 +47,7 @@ _KINDS = {
     504: "DeadlineExceededError",
     529: "OverloadedError",
 }
+_SPENT = frozenset({"contract_spend_limit_reached", "enforced_spend_limit_reached", "insufficient_quota"})
 _REQUEST_IDS = ("x-request-id", "request-id", "x-goog-request-id", "x-ms-request-id", "cf-ray")
 # Where providers say which tool they refuse: `tools[3].function…`, `tools.3.custom…`, `function_declarations[3]`.
 _TOOL_AT = re.compile(
@@ -99,7 +100,7 @@ def status_failure(
     told_to = head.get("x-should-retry")
     if told_to in ("true", "false"):
         retryable = told_to == "true"
-    elif "insufficient_quota" in (fields.get("code"), fields.get("type")):
+    elif not _SPENT.isdisjoint(map(str, (fields.get("code"), fields.get("type"), _detail_code(fields)))):
         retryable = False
     detail = redact(text, known)
     message = _error_fields(detail).get("message")
@@ -141,7 +142,8 @@ def error_body(
     codes = [
         code for key in ("status", "status_code", "code") if (code := _status(fields.get(key))) is not None
     ]
-    status = codes[0] if codes else _WORDS.get(str(fields.get("type") or fields.get("code") or ""))
+    codes += [code for key in ("type", "code") if (code := _WORDS.get(str(fields.get(key)))) is not None]
+    status = codes[0] if codes else None
     return status_failure("ErrorReply", status, text, headers=headers, secrets=secrets, usage=usage)
 
 
@@ -149,22 +151,50 @@ def error_body(
 _WORDS = {
     "api_error": 500,
     "authentication_error": 401,
+    "billing_error": 402,
     "internal_error": 500,
     "invalid_api_key": 401,
+    "invalid_request_error": 400,
+    "not_found_error": 404,
     "overloaded_error": 529,
     "permission_error": 403,
     "rate_limit_error": 429,
     "rate_limit_exceeded": 429,
+    "request_too_large": 413,
     "server_error": 500,
     "timeout_error": 504,
+    "too_many_requests": 429,
     "vector_store_timeout": 504,
 }
 
 
-def connection_failure(kind: str, told: str, *, secrets: Iterable[str | None] = ()) -> ModelError:
-    """Return the error of a request that got no answer, or only the beginning of one. It may be tried again."""
-    text = redact(told, secrets)
-    return ModelError(f"{kind}: {cut(text, _MAX_IN_MESSAGE)}" if text else kind, type=kind, retryable=True)
+def connection_failure(
+    kind: str,
+    told: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    secrets: Iterable[str | None] = (),
+    usage: Usage | None = None,
+) -> ModelError:
+    """Return the error of a request that got no answer, or only the beginning of one. It may be tried again.
+
+    Args:
+        kind: Name of the error, such as the client's exception class.
+        told: What the client says.
+        headers: Of the answer, where one had begun.
+        secrets: Strings known to be secret.
+        usage: What the provider had said by then.
+    """
+    head = {name.lower(): value for name, value in (headers or {}).items()}
+    known = tuple(secrets)
+    text = redact(told, known)
+    return ModelError(
+        f"{kind}: {cut(text, _MAX_IN_MESSAGE)}" if text else kind,
+        type=kind,
+        retryable=True,
+        request_id=_request_id(head, known),
+        usage=usage,
+    )
 
 
 def other_failure(kind: str, told: str, *, secrets: Iterable[str | None] = ()) -> ModelError:
@@ -180,6 +210,7 @@ def unreadable(
     headers: Mapping[str, str] | None = None,
     secrets: Iterable[str | None] = (),
     usage: Usage | None = None,
+    retryable: bool = False,
 ) -> ModelError:
     """Return the error of an answer that says yes and cannot be read.
 
@@ -189,6 +220,7 @@ def unreadable(
         headers: Of the answer.
         secrets: Strings known to be secret.
         usage: What the provider says to have charged.
+        retryable: Whether it may have been damaged on the way, as a piece of a stream.
     """
     head = {name.lower(): value for name, value in (headers or {}).items()}
     known = tuple(secrets)
@@ -197,6 +229,7 @@ def unreadable(
     return ModelError(
         f"the reply {what}: {cut(shown, _MAX_IN_MESSAGE)}",
         type="InvalidReply",
+        retryable=retryable,
         detail=cut(detail),
         request_id=_request_id(head, known),
         usage=usage,
@@ -298,6 +331,11 @@ def _error_fields(text: str) -> Mapping[str, object]:
     fields = cast("dict[str, object]", body)
     inner = fields.get("error")
     return cast("dict[str, object]", inner) if isinstance(inner, dict) else fields
+
+
+def _detail_code(fields: Mapping[str, object]) -> object:
+    details = fields.get("details")
+    return cast("dict[str, object]", details).get("error_code") if isinstance(details, dict) else None
 
 
 def _status(value: object) -> int | None:

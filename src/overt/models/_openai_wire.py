@@ -42,7 +42,15 @@ from overt.models._wire import (
     wire_name,
 )
 
-__all__ = ("Converter", "OutputLimitField", "read_reply", "usage_of")
+__all__ = (
+    "REASONING",
+    "Converter",
+    "OutputLimitField",
+    "content_of",
+    "error_of",
+    "read_reply",
+    "usage_of",
+)
 
 OutputLimitField: TypeAlias = Literal["max_completion_tokens", "max_tokens"]
 _Finish: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter", "refusal", "unknown"]
@@ -54,7 +62,8 @@ _FINISH: Mapping[str, _Finish] = {
     "length": "length",
     "content_filter": "content_filter",
 }
-_REASONING = ("reasoning_content", "reasoning", "reasoning_details")
+REASONING = ("reasoning_content", "reasoning", "reasoning_details")
+"""Fields in which compatible endpoints give reasoning, the one that is read first."""
 
 
 class Converter:
@@ -220,15 +229,15 @@ def read_reply(
         calls.append(made)
         extra = call.get("extra_content")
         extras.append({"extra_content": json_copy(extra)} if extra is not None else {})
-    text = _content(message.get("content"))
+    text = clean(content_of(message.get("content")))
     refusal = clean(text_of(message.get("refusal")))
-    kept: Wire = {key: json_copy(message[key]) for key in _REASONING if message.get(key) is not None}
+    kept: Wire = {key: json_copy(message[key]) for key in REASONING if message.get(key) is not None}
     own: Wire = {}
     if kept:
         own["message"] = kept
     if any(extras):
         own["calls"] = extras
-    reasoning = next((clean(value) for key in _REASONING if isinstance(value := message.get(key), str)), None)
+    reasoning = next((clean(value) for key in REASONING if isinstance(value := message.get(key), str)), None)
     finish, raw_finish = _finish(choice.get("finish_reason"), bool(calls), bool(refusal))
     return ModelResponse(
         message=AssistantMessage(
@@ -237,7 +246,7 @@ def read_reply(
             reasoning=reasoning,
             opaque={provider: own} if own and calls else None,
         ),
-        usage=usage_of(body.get("usage")),
+        usage=usage_of(body.get("usage")) or usage_of(choice.get("usage")),
         finish_reason=finish,
         raw_finish_reason=raw_finish,
         model=clean(text_of(body.get("model"))),
@@ -255,28 +264,42 @@ def _finish(reason: object, calls: bool, refusal: bool) -> tuple[_Finish, str | 
     return found, raw
 
 
-def usage_of(value: object) -> Usage | None:
-    """Return the usage a body reports; `None` where it says nothing of it."""
+def usage_of(value: object, *, sent: str = "prompt", received: str = "completion") -> Usage | None:
+    """Return the usage a body reports; `None` where it says nothing of it.
+
+    Args:
+        value: What the body has as its usage.
+        sent: What the API calls tokens that were sent, in front of `_tokens`.
+        received: What it calls those that were received.
+    """
     usage = mapping(value)
-    given = [count(usage.get(key)) for key in ("prompt_tokens", "completion_tokens", "total_tokens")]
+    given = [count(usage.get(f"{key}_tokens")) for key in (sent, received, "total")]
     if all(number is None for number in given):
         return None
     total = given[2]
     input_tokens = given[0] if given[0] is not None else max((total or 0) - (given[1] or 0), 0)
     output_tokens = given[1] if given[1] is not None else max((total or 0) - input_tokens, 0)
+    of_sent = mapping(usage.get(f"{sent}_tokens_details"))
+    of_received = mapping(usage.get(f"{received}_tokens_details"))
     return Usage(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
-        cached_tokens=count(mapping(usage.get("prompt_tokens_details")).get("cached_tokens")) or 0,
-        reasoning_tokens=count(mapping(usage.get("completion_tokens_details")).get("reasoning_tokens")) or 0,
+        cached_tokens=count(of_sent.get("cached_tokens")) or 0,
+        cache_write_tokens=count(of_sent.get("cache_write_tokens")) or 0,
+        reasoning_tokens=count(of_received.get("reasoning_tokens")) or 0,
         total_tokens=total if total is not None else input_tokens + output_tokens,
     )
 
 
-def _content(value: object) -> str:
-    if isinstance(value, str):
-        return clean(value)
+def error_of(body: Mapping[str, object], choice: Mapping[str, object] | None) -> object:
+    """Return the error that a body or its choice holds, something false where they hold none."""
+    wrong = body.get("error") or (choice or {}).get("error")
+    return wrong or (body if body.get("object") == "error" else None)
+
+
+def content_of(value: object) -> str:
+    """Return the text of a message's content, or of a piece of one; halves of a character are kept."""
     if isinstance(value, list):
         # Some compatible endpoints answer in parts.
-        return clean("".join(text_of(mapping(item).get("text")) for item in cast(list[object], value)))
-    return ""
+        return "".join(text_of(mapping(item).get("text")) for item in cast(list[object], value))
+    return text_of(value)

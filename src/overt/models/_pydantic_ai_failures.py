@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, cast
+from typing import cast
 
 from pydantic_ai.exceptions import (
     ModelAPIError,
@@ -72,7 +72,7 @@ def incomplete() -> ModelError:
     )
 
 
-def failure_of(error: Exception, model: Model[Any], request: ModelRequest) -> Exception:
+def failure_of(error: Exception, model: Model, request: ModelRequest) -> Exception:
     """Return what a call raised as an error of ours, redacted.
 
     Args:
@@ -153,7 +153,7 @@ def _body(body: object) -> str:
         return ""
 
 
-def secrets_of(model: Model[Any] | None) -> set[str | None]:
+def secrets_of(model: Model | None) -> set[str | None]:
     """Return the strings of a model's client, and of the environment, that no error may repeat.
 
     Args:

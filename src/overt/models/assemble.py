@@ -101,6 +101,7 @@ class Assembler:
                 "The stream ended without a finish reason: the reply is incomplete.",
                 type="StreamIncomplete",
                 retryable=True,
+                usage=self._usage,
             )
         calls: list[ToolCall] = []
         invalid: dict[int, str] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, suppress
-from typing import Any, cast
+from typing import cast
 
 import anyio
 from anyio.lowlevel import RunVar
@@ -90,7 +90,7 @@ class PydanticAIModel:
         DefinitionError: The name is empty, or the model is a `FallbackModel`: it makes attempts nobody would count.
     """
 
-    def __init__(self, model: Model[Any] | str, *, settings: ModelSettings | None = None) -> None:
+    def __init__(self, model: Model | str, *, settings: ModelSettings | None = None) -> None:
         if isinstance(model, str):
             if not model.strip():
                 raise DefinitionError("PydanticAIModel: the name is empty")
@@ -99,7 +99,7 @@ class PydanticAIModel:
                 "PydanticAIModel: a FallbackModel makes attempts in one call that nobody would see or count; "
                 "give one of its models"
             )
-        self._source: Model[Any] | str = model
+        self._source: Model | str = model
         self._settings = settings or ModelSettings()
         self._known: tuple[Traits, Converter] | None = None
 
@@ -175,7 +175,7 @@ class PydanticAIModel:
         # Outside the handler, so that no traceback leads to the provider's own exception and its body.
         raise failure
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta]:
         """Ask the provider once and give the reply in pieces. Leaving early closes the connection.
 
         A model whose class cannot stream gives the whole reply as one piece.
@@ -327,13 +327,13 @@ def _refuse_suspended(reply: Reply) -> None:
         )
 
 
-def _inner(model: Model[Any]) -> Model[Any]:
+def _inner(model: Model) -> Model:
     while isinstance(model, WrapperModel):
         model = model.wrapped
     return model
 
 
-def _traits(model: Model[Any]) -> Traits:
+def _traits(model: Model) -> Traits:
     inner = _inner(model)
     kinds = {kind.__name__ for kind in type(inner).__mro__}
     profile: ModelProfile = model.profile
@@ -356,7 +356,7 @@ def _traits(model: Model[Any]) -> Traits:
     )
 
 
-def _inferred(name: str) -> Model[Any]:
+def _inferred(name: str) -> Model:
     failure: DefinitionError
     try:
         return infer_model(name)
@@ -370,7 +370,7 @@ def _inferred(name: str) -> Model[Any]:
     raise failure
 
 
-async def _entered(source: Model[Any] | str) -> Model[Any]:
+async def _entered(source: Model | str) -> Model:
     """Return the model, or one of that name, whose client belongs to this event loop."""
     loop = _loops.get(None)
     if loop is None:
@@ -384,7 +384,7 @@ class _Loop:
     """What belongs to one event loop: the models that are entered in it."""
 
     def __init__(self) -> None:
-        self._models: dict[str | int, Model[Any]] = {}
+        self._models: dict[str | int, Model] = {}
         self._stack = AsyncExitStack()
         self._lock = anyio.Lock()
         self._keeper = self._keep()
@@ -392,7 +392,7 @@ class _Loop:
     async def open(self) -> None:
         await anext(self._keeper)
 
-    async def entered(self, source: Model[Any] | str) -> Model[Any]:
+    async def entered(self, source: Model | str) -> Model:
         key = source if isinstance(source, str) else id(source)
         found = self._models.get(key)
         if found is not None:

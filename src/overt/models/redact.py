@@ -30,6 +30,7 @@ _PATTERNS = (
     # A key as providers write and mask it: sk-…, sk-proj-…, sk-ant-…, rk-…, AIza…, gsk_…, xai-…
     re.compile(r"(?<![A-Za-z0-9])(?:[srpg]k|xai|pplx|hf|pk|ak)[-_][A-Za-z0-9*•._-]{4,}"),
     re.compile(r"(?<![A-Za-z0-9])AIza[A-Za-z0-9_-]{8,}"),
+    re.compile(r"(?<![A-Za-z0-9])ya29\.[A-Za-z0-9_.-]{8,}"),
     re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{8,}"),
     re.compile(r"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]*){0,2}"),
     re.compile(r"(?i)(?<=bearer )\s*[^\s\"',;]+|(?<=basic )\s*[A-Za-z0-9+/=]{8,}"),
@@ -42,6 +43,10 @@ _PATTERNS = (
     re.compile(
         r"(?i)\b(?:api[ _-]?key|secret|password|access[ _-]?token)[\"']?\s*(?:[:=]|is|provided:?)\s*[\"'`]?"
         r"([^\s\"'`,;)}]{4,})"
+    ),
+    # Resource names: projects/123, organizations/456
+    re.compile(
+        r"(?i)(?<![A-Za-z0-9])(?:projects|organi[sz]ations|folders|billingAccounts|customers|tenants)/([\w.:-]{2,})"
     ),
     re.compile(
         rf"(?i)\b(?:{_NOUNS})(?:[ _-]?(?:id|identifier|number|name|key))?[\"']?\s*(?:[:=#]|is\b)?\s*[\"'`(]?"
