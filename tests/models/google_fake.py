@@ -159,6 +159,8 @@ class Stream(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for chunk in self._chunks:
+            if self.closed:
+                return  # as a connection that is closed gives no more
             if isinstance(chunk, Exception):
                 raise chunk
             self.given += 1

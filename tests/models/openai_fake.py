@@ -57,9 +57,12 @@ class Body(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
         for piece in self.pieces:
+            if self.closes:
+                return  # as a connection that is closed gives no more
             self.sent += 1
             yield piece
-            await anyio.lowlevel.checkpoint()
+            if self.sent % 16 == 1:
+                await anyio.lowlevel.checkpoint()
         if self.then is not None:
             raise self.then
 

@@ -190,7 +190,8 @@ async def test_the_models_settings_are_under_the_agents_and_extra_is_merged() ->
         "json_schema",
     )
     assert (body["thinking"], body["odd"]) == ({"type": "adaptive"}, "�")
-    assert (await sent(settings=ModelSettings(extra={"tools": [search]})))["tools"] == [search]
+    body = await sent(settings=ModelSettings(extra={"tools": [search], "stream": True}))
+    assert (body["tools"], "stream" in body) == ([search], False)
 
 
 async def test_results_of_a_turn_come_first_and_in_the_order_of_the_calls() -> None:

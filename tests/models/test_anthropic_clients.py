@@ -264,6 +264,8 @@ def test_one_model_serves_loop_after_loop_over_real_sockets(
         thread.join()
         server.server_close()
     assert {path for path, _, _ in _Server.seen} == {"/v1/messages"}
+    # The key is read at each call, and each call is one request.
     assert [key for _, key, name in _Server.seen if name == "m"] == keys
+    assert [key for _, key, name in _Server.seen if name == "n"] == [KEY] * 3 * len(keys)
     # With warnings as errors, a connection left open by a loop would fail here.
     gc.collect()

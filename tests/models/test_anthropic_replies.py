@@ -83,12 +83,13 @@ async def test_no_cutting_of_the_bytes_changes_the_reply() -> None:
     for width in (1, 2, 7, 100):
         assert await streamed(cut(stream, width)) == expected
     chance = random.Random(7)
-    data = b": hi\r\n\r\n" + b"".join(stream).replace(b"\n", b"\r\n")
+    data = b"\xef\xbb\xbf: hi\r\n\r\n" + b"".join(stream).replace(b"\n", b"\r\n")
     for _ in range(20):
         places = sorted(chance.sample(range(len(data)), 30))
         chunks = [data[a:b] for a, b in zip([0, *places], [*places, len(data)], strict=True)]
         assert await streamed(chunks) == expected
     # Every place once, without a client between.
+    assert Events().feed(b"\xef\xbb\xbfdata:  a\rdata: b\r\r") == [("message", " a\nb")]
     feed = Events().feed(data)
     for at in range(0, len(data), 3):
         events = Events()

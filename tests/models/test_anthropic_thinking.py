@@ -18,6 +18,7 @@ from overt.message import (
     ModelResponse,
     ModelSettings,
     SystemMessage,
+    ToolCall,
     ToolMessage,
     ToolSpec,
     UserMessage,
@@ -150,7 +151,10 @@ async def test_another_host_is_sent_none_of_it() -> None:
     "change",
     [
         {"text": "I looked."},
+        {"text": "I walk."},
         {"tool_calls": ()},
+        {"tool_calls": (ToolCall(id="c1", name="look", arguments={"at": "A2", "n": 1.0}),)},
+        {"tool_calls": (ToolCall(id="c1", name="walk", arguments={"at": "A1", "n": 1.0}),)},
         {"opaque": {"anthropic:api.anthropic.com": {"blocks": [5], "said": 1, "prefix": 2}}},
         {"opaque": {"anthropic:api.anthropic.com": None}},
     ],
@@ -208,6 +212,14 @@ async def test_a_change_leaves_valid_what_was_thought_after_it() -> None:
     sent = await messages_of(ask(SYSTEM, USER, first, RESULT, second, USER, third, USER))
     answers = [item["content"] for item in sent if item["role"] == "assistant"]
     assert [HIDDEN in content for content in answers] == [True, False, False]
+
+
+async def test_what_was_thought_without_other_thoughts_in_sight_is_no_answer_to_them() -> None:
+    first = await reply_to(ask(USER), CONTENT)
+    off = ModelSettings(extra={"thinking": {"type": "disabled"}})
+    second = await reply_to(ask(USER, first, RESULT, settings=off), [HIDDEN, text("2")])
+    sent = await messages_of(ask(USER, first, RESULT, second, USER))
+    assert [HIDDEN in item["content"] for item in sent if item["role"] == "assistant"] == [True, False]
 
 
 @tool

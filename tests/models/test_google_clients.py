@@ -239,8 +239,6 @@ def url() -> Iterator[str]:
     server.server_close()
 
 
-# Of a response that is closed before its end, httpx2 leaves inner generators to be collected, which trio remarks.
-@pytest.mark.filterwarnings("ignore:Async generator 'httpcore2:ResourceWarning")
 @pytest.mark.parametrize("backends", [("asyncio", "trio"), ("trio", "trio", "asyncio")])
 def test_one_model_serves_loop_after_loop_over_real_sockets(
     url: str, backends: tuple[str, ...], monkeypatch: pytest.MonkeyPatch

@@ -31,7 +31,8 @@ from tests.models.google_fake import (
 from overt.errors import ModelError
 from overt.message import ModelRequest, ModelResponse, ToolCall, ToolSpec, Usage, UserMessage
 from overt.models import GoogleModel
-from overt.models._google_reply import Events, Reader
+from overt.models._google_reply import Reader
+from overt.models._sse import Events
 from overt.models.assemble import Assembler
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
@@ -107,11 +108,11 @@ def test_any_reply_is_the_same_in_any_pieces(
     chance = random.Random(seed)
     # Python writes lone surrogates as escapes only.
     stream = b"".join(b"data: " + json.dumps(piece).encode() + b"\r\n\r\n" for piece in pieces(body, size))
-    found: list[bytes] = []
+    found: list[tuple[str, str]] = []
     for chunk in cut(stream, lambda _: chance.randrange(1, 60)):
         found.extend(events.feed(chunk))
     found.extend(events.end())
-    for data in found:
+    for _, data in found:
         for delta in reader.read(json.loads(data)):
             made.add(delta)
     made.add(reader.end(whole=False))
@@ -127,7 +128,7 @@ def test_events_are_the_same_in_any_chunks(anyio_backend: str, lines: list[bytes
     whole = Events()
     expected = [*whole.feed(stream), *whole.end()]
     events = Events()
-    found: list[bytes] = []
+    found: list[tuple[str, str]] = []
     bounds = sorted({0, len(stream), *(place for place in places if place < len(stream))})
     for start, end in pairwise(bounds):
         found.extend(events.feed(stream[start:end]))

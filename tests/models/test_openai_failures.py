@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from openai import AsyncAzureOpenAI, AsyncOpenAI, DefaultAsyncHttpxClient
+from openai import AsyncAzureOpenAI, DefaultAsyncHttpxClient
 from tests.models.openai_fake import CASES, KEY, Body, OpenAIWire, Provider, pieces, sse, streamed
 from tests.models.responses_fake import ResponsesWire
 
@@ -172,6 +172,19 @@ async def test_an_address_that_is_no_api(wire: Wire) -> None:
 
 
 @on_both
+@one_loop
+async def test_an_answer_that_breaks_off(wire: Wire) -> None:
+    for kind in ("application/json", "text/event-stream"):
+        body = Body([b'{"half'], then=httpx2.RemoteProtocolError("gone"))
+        for error in await failures(wire, Provider(body, headers={"content-type": kind})):
+            assert (error.type, error.retryable) == ("APIConnectionError", True)
+        assert body.closes == 2
+    after = Body([*wire.events("text"), b"x"], then=httpx2.RemoteProtocolError("gone"))
+    reply = await streamed(wire.make(httpx2.MockTransport(Provider(after).handle)), REQUEST)
+    assert reply.finish_reason == "stop"
+
+
+@on_both
 async def test_cancellation_closes_the_answer(wire: Wire) -> None:
     closed: list[bool] = []
 
@@ -200,9 +213,10 @@ async def test_cancellation_closes_the_answer(wire: Wire) -> None:
 
 @in_both
 def test_contradictory_declarations_are_refused(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Provider(None).client()
     for options in ({"api_key": "k"}, {"base_url": "http://x"}):
         with pytest.raises(DefinitionError, match=f"{kind.__name__} 'm': .*belong to the client"):
-            kind("m", client=AsyncOpenAI(api_key=KEY), **options)
+            kind("m", client=client, **options)
     with pytest.raises(DefinitionError, match=f"{kind.__name__}: name is empty"):
         kind(" ")
     monkeypatch.setenv("OPENAI_BASE_URL", "api.example.com/v1")

@@ -13,7 +13,7 @@ from overt.message import ModelDelta, ModelRequest, ToolCallDelta, Usage
 from overt.models._google_wire import function_names
 from overt.models._wire import Wire, count, json_copy, mapping, text_of
 
-__all__ = ("Events", "Reader", "error_of", "usage_of")
+__all__ = ("Reader", "error_of", "usage_of")
 
 _Finish: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter", "refusal", "unknown"]
 
@@ -66,7 +66,6 @@ _COUNTS = (
     "thoughtsTokenCount",
     "toolUsePromptTokenCount",
 )
-_MAX_STRAY = 50_000
 
 
 class _Piece:
@@ -236,60 +235,6 @@ class Reader:
                 plain = False
             layout.append(entry)
         return [] if plain else layout
-
-
-class Events:
-    """Cuts server-sent events out of bytes, however these are cut; the time it takes grows with the bytes alone.
-
-    Attributes:
-        stray: Lines that belong to no event: an error, or a page that is no stream.
-    """
-
-    def __init__(self) -> None:
-        self._line: list[bytes] = []
-        self._after_cr = False
-        self._data: list[bytes] = []
-        self.stray: list[bytes] = []
-        self._strayed = 0
-
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the data of every event that the chunk completes."""
-        if not chunk:
-            return
-        if self._after_cr and chunk.startswith(b"\n"):
-            chunk = chunk[1:]
-        self._after_cr = chunk.endswith(b"\r")
-        if not chunk:
-            return
-        lines = chunk.splitlines()
-        rest = None if chunk.endswith((b"\r", b"\n")) else lines.pop()
-        for line in lines:
-            if self._line:
-                self._line.append(line)
-                line = b"".join(self._line)
-                self._line.clear()
-            yield from self._read(line)
-        if rest is not None:
-            self._line.append(rest)
-
-    def end(self) -> Iterator[bytes]:
-        """Yield what was begun and has no blank line behind it."""
-        if self._line:
-            line = b"".join(self._line)
-            self._line.clear()
-            yield from self._read(line)
-        yield from self._read(b"")
-
-    def _read(self, line: bytes) -> Iterator[bytes]:
-        if not line:
-            if self._data:
-                yield b"\n".join(self._data)
-                self._data.clear()
-        elif line.startswith(b"data:"):
-            self._data.append(line[5:].removeprefix(b" "))
-        elif not line.startswith((b":", b"event:", b"id:", b"retry:")) and self._strayed < _MAX_STRAY:
-            self.stray.append(line)
-            self._strayed += len(line) + 1
 
 
 def error_of(body: object) -> Mapping[str, object] | None:

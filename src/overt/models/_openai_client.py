@@ -34,8 +34,8 @@ from overt.models._failures import (
     unreadable,
 )
 from overt.models._openai_pieces import Heard
-from overt.models._openai_sse import EventReader
 from overt.models._pool import Pool
+from overt.models._sse import Events, chunks_of
 from overt.models._wire import Wire, wire_name
 
 __all__ = ("Answer", "Endpoint", "StreamReader")
@@ -258,8 +258,8 @@ class Endpoint:
                     yield delta
                 return
             done = False
-            events = EventReader()
-            async with aclosing(response.aiter_bytes()) as chunks:
+            events = Events()
+            async with aclosing(chunks_of(response.aiter_bytes(), response.aclose)) as chunks:
                 while not done:
                     try:
                         chunk = await anext(chunks)

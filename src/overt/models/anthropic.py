@@ -38,7 +38,7 @@ from overt.models._failures import (
     unreadable,
 )
 from overt.models._pool import Pool
-from overt.models._sse import Events
+from overt.models._sse import Events, chunks_of
 from overt.models._wire import Wire, wire_name
 
 __all__ = ("AnthropicModel",)
@@ -57,7 +57,6 @@ _SECRET_HEADERS = (
 _SECRET_NAMES = ("api_key", "auth_token", "webhook_key", "access_token", "project_id")
 _MAX_SHOWN = 50_000
 _DRAIN = 1.0
-_MAX_BUFFERED = 10_000
 
 
 class AnthropicModel:
@@ -77,8 +76,9 @@ class AnthropicModel:
 
     Thinking, and whatever else only the API understands, is kept with the message and sent back with it unchanged, to
     the host it came from, as long as nothing it builds on is another: not the message itself, and not instructions,
-    tools and messages before it. Otherwise it is left out, because the API would refuse the request. With
-    `{"type": "enabled"}` only the message itself has to be unchanged, as older models, which think so, want it.
+    tools and messages before it. Otherwise it is left out, because the API would refuse the request, and where thinking
+    is `"disabled"`. With `{"type": "enabled"}` only the message itself has to be unchanged, as older models, which
+    think so, want it.
 
     A reply that pauses for a tool of the provider's own (`pause_turn`), or fills the context window, ends with
     `"length"`: it is no answer. One that is refused has the provider's words for it as its text, where it has no other.
@@ -178,6 +178,7 @@ class AnthropicModel:
         """
         client = self._client or await self._own_client()
         body, prefix = self._converter.body(request, model=self._name, base=self._settings)
+        body.pop("stream", None)
         failure: ModelError
         try:
             response = await _post(client, body)
@@ -211,7 +212,6 @@ class AnthropicModel:
         body["stream"] = True
         reader = StreamReader(request, provider=self._provider, prefix=prefix)
         failure: ModelError | None = None
-        response: Response | None = None
         try:
             response = await _post(client, body)
             if response.is_success:
@@ -223,9 +223,6 @@ class AnthropicModel:
                 failure = _refusal(response, client, request)
         except (AnthropicError, HTTPError) as error:
             failure = _failure(error, client, request, usage=reader.usage)
-        finally:
-            if response is not None:
-                await response.aclose()
         if failure is not None:
             raise failure
 
@@ -311,7 +308,7 @@ async def _events(
     """
     events, seen, any_yet, done = Events(), bytearray(), False, False
     failure: ModelError | None = None
-    async with aclosing(_chunks(response)) as chunks:
+    async with aclosing(chunks_of(response.aiter_bytes(), response.aclose)) as chunks:
         while not done:
             try:
                 chunk = await anext(chunks)
@@ -343,21 +340,6 @@ async def _events(
     if wrong:
         raise error_body(wrong, text, headers=response.headers, secrets=secrets)
     raise unreadable("is no stream of events", text, headers=response.headers, secrets=secrets)
-
-
-async def _chunks(response: Response) -> AsyncGenerator[bytes]:
-    """Yield the bytes of an answer; leaving closes it."""
-    chunks = response.aiter_bytes()
-    try:
-        async for chunk in chunks:
-            yield chunk
-    finally:
-        await response.aclose()
-        # Below are generators that nobody closes; trio warns of those that did not come to an end, so they are made to.
-        with anyio.CancelScope() as scope, suppress(Exception):
-            scope.cancel()
-            for _ in range(_MAX_BUFFERED):
-                await anext(chunks)
 
 
 def _event(

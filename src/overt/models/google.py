@@ -9,6 +9,7 @@ import re
 import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
@@ -31,9 +32,10 @@ from overt.models._failures import (
     status_failure,
     unreadable,
 )
-from overt.models._google_reply import Events, Reader, error_of
+from overt.models._google_reply import Reader, error_of
 from overt.models._google_wire import Converter, function_name, version_of
 from overt.models._pool import Pool
+from overt.models._sse import Events, chunks_of
 from overt.models.assemble import Assembler
 
 __all__ = ("GoogleModel",)
@@ -244,10 +246,10 @@ class GoogleModel:
             events = Events()
             async with aclosing(_chunks(response)) as chunks:
                 async for chunk in chunks:
-                    for event in events.feed(chunk):
+                    for _, event in events.feed(chunk):
                         for delta in reader.read(_event(event, headers, api, reader)):
                             yield delta
-            for event in events.end():
+            for _, event in events.end():
                 for delta in reader.read(_event(event, headers, api, reader)):
                     yield delta
             _check_stray(b"\n".join(events.stray), headers, api, reader)
@@ -332,8 +334,7 @@ class GoogleModel:
         return made.response()
 
 
-def _event(data: bytes, headers: Mapping[str, str], api: _Api, reader: Reader) -> Mapping[str, object]:
-    text = data.decode("utf-8", "replace")
+def _event(text: str, headers: Mapping[str, str], api: _Api, reader: Reader) -> Mapping[str, object]:
     body = loads(text)
     wrong = error_of(body)
     if wrong is not None:
@@ -449,15 +450,10 @@ async def _authorised(api: _Api) -> None:
         await to_thread.run_sync(api._access_token)
 
 
-async def _chunks(response: Any) -> AsyncGenerator[bytes]:
+def _chunks(response: Any) -> AsyncGenerator[bytes]:
     # Of httpx2 and httpx, else of aiohttp.
     parts = response.aiter_bytes() if hasattr(response, "aiter_bytes") else response.content.iter_any()
-    try:
-        async for part in parts:
-            yield part
-    finally:
-        if isinstance(parts, AsyncGenerator):
-            await cast("AsyncGenerator[bytes]", parts).aclose()
+    return chunks_of(parts, partial(_close, response))
 
 
 async def _close(response: Any) -> None:
