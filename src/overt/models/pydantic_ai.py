@@ -39,6 +39,7 @@ from overt.models.redact import redact
 
 __all__ = ("PydanticAIModel",)
 
+_MAX_BUFFERED = 10_000
 _OBJECTS_ON_THE_WIRE = {"AnthropicModel", "BedrockConverseModel"}
 _STREAM_UNASKED = {"AnthropicModel", "BedrockConverseModel"}
 
@@ -309,8 +310,8 @@ async def _end(stream: StreamedResponse, events: AsyncIterator[ModelResponseStre
     """
     with anyio.CancelScope() as scope, suppress(Exception):
         scope.cancel()
-        async for _ in events:
-            pass
+        for _ in range(_MAX_BUFFERED):
+            await anext(events)
     close: Callable[[], Awaitable[None]] | None = getattr(getattr(stream, "_response", None), "aclose", None)
     if close is not None:
         with suppress(Exception):
