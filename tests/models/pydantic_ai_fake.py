@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +21,37 @@ from overt.message import ModelRequest, ModelResponse
 from overt.models import PydanticAIModel
 from overt.models.assemble import Assembler
 
-__all__ = ("Provider", "anthropic_events", "anthropic_reply", "chunks", "streamed")
+__all__ = (
+    "ECHO",
+    "SECRETS",
+    "Provider",
+    "anthropic_events",
+    "anthropic_reply",
+    "chunks",
+    "everything",
+    "streamed",
+)
+
+ECHO = {
+    "error": {
+        "message": f"Key {KEY} of org-AbC123456 in account acct-zebra failed " + "x" * 3000,
+        "type": KEY,
+        "code": "acct-zebra",
+        "account_id": "acct-zebra",
+        "param": "org-AbC123456",
+    }
+}
+SECRETS = (KEY, "org-AbC123456", "acct-zebra")
+
+
+def everything(error: BaseException) -> str:
+    """All that a log, a tracker or a debugger would find on an exception."""
+    told = "".join(traceback.format_exception(error))
+    seen: BaseException | None = error
+    while seen is not None:
+        told += repr(vars(seen)) + repr(seen.args)
+        seen = seen.__cause__ or seen.__context__
+    return told
 
 
 class Provider(Plain):

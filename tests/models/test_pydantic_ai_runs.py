@@ -30,8 +30,7 @@ from pydantic_ai.providers.google import GoogleProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import RequestUsage
 from tests.models.openai_fake import KEY, calls, reply
-from tests.models.pydantic_ai_fake import Provider, chunks, streamed
-from tests.models.test_openai import everything
+from tests.models.pydantic_ai_fake import Provider, chunks, everything, streamed
 from tests.stream_kit import all_of
 from tests.suspend_kit import first, yes
 
@@ -137,7 +136,7 @@ async def test_cancellation_goes_through() -> None:
 async def test_googles_replies_and_their_signatures() -> None:
     thought = {"text": "hm", "thought": True}
     call = {"functionCall": {"name": "look", "args": {"n": 1}, "id": "f1"}, "thoughtSignature": "c2ln"}
-    body = {
+    body: dict[str, Any] = {
         "candidates": [{"content": {"role": "model", "parts": [thought, call]}, "finishReason": "STOP"}],
         "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5, "thoughtsTokenCount": 3},
         "modelVersion": "gemini-3",
@@ -171,6 +170,11 @@ async def test_googles_replies_and_their_signatures() -> None:
         ModelRequest(messages=(UserMessage(text="go"), whole.message, result), tools=(TOOL,))
     )
     assert json.loads(sent[-1].content)["contents"][1]["parts"] == [thought, call]
+    body.clear()
+    body["error"] = {"code": 500, "message": "broke"}
+    with pytest.raises(ModelError, match="neither content") as caught:
+        await model.generate(ask(TOOL))
+    assert (caught.value.type, caught.value.retryable) == ("InvalidReply", False)
 
 
 # ------------------------------------------------------------------ connections and loops

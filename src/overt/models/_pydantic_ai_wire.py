@@ -70,7 +70,17 @@ from overt.models._wire import (
     wire_name,
 )
 
-__all__ = ("PARAGRAPH", "Asked", "Converter", "Traits", "is_whole", "read_reply", "reasoning_of", "usage_of")
+__all__ = (
+    "PARAGRAPH",
+    "Asked",
+    "Converter",
+    "Traits",
+    "is_whole",
+    "read_reply",
+    "reasoning_of",
+    "says_nothing",
+    "usage_of",
+)
 
 PARAGRAPH = "\n\n"
 """Between two parts of the reasoning."""
@@ -83,6 +93,7 @@ _FINISH: Mapping[str, _Finish] = {
     "length": "length",
     "content_filter": "content_filter",
 }
+_MADE_UP = "pyd_ai_"
 _EXTRAS = ("id", "provider_name", "provider_details")
 _REASONING = ("reasoning_tokens", "thinking_tokens", "thoughts_tokens")
 
@@ -410,6 +421,16 @@ def is_whole(reply: Reply, traits: Traits, *, streamed: bool) -> bool:
     return not (unsaid and (traits.says_why if streamed else traits.streams_unasked))
 
 
+def says_nothing(reply: Reply, traits: Traits) -> bool:
+    """Say whether a reply is none: the library reads an error within Google's 200 as a reply without anything."""
+    return (
+        traits.says_why
+        and not reply.parts
+        and _reason(reply, traits) == (None, None)
+        and usage_of(reply.usage) is None
+    )
+
+
 def read_reply(reply: Reply, request: ModelRequest, traits: Traits) -> ModelResponse:
     """Read a reply.
 
@@ -431,7 +452,9 @@ def read_reply(reply: Reply, request: ModelRequest, traits: Traits) -> ModelResp
         if arguments is None or (arguments == "" and traits.arguments_are_objects):
             # A call without arguments; one that was cut off begins like it, and is left as it came.
             arguments = "{}" if finish in ("stop", "tool_calls", "unknown") else ""
-        call, wrong = read_call(index, part.tool_call_id, part.tool_name, arguments, names)
+        # What the library makes up is another id each time it is asked.
+        id = None if part.tool_call_id.startswith(_MADE_UP) else part.tool_call_id
+        call, wrong = read_call(index, id, part.tool_name, arguments, names)
         calls.append(call)
         if wrong is not None:
             invalid[index] = wrong

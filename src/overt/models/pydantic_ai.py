@@ -33,7 +33,15 @@ from overt.errors import DefinitionError, ModelError
 from overt.message import ModelDelta, ModelRequest, ModelResponse, ModelSettings, ToolCallDelta
 from overt.models._failures import cut
 from overt.models._pydantic_ai_failures import definition_error, failure_of, incomplete, secrets_of
-from overt.models._pydantic_ai_wire import PARAGRAPH, Converter, Traits, is_whole, read_reply, usage_of
+from overt.models._pydantic_ai_wire import (
+    PARAGRAPH,
+    Converter,
+    Traits,
+    is_whole,
+    read_reply,
+    says_nothing,
+    usage_of,
+)
 from overt.models._wire import arguments_text
 from overt.models.redact import redact
 
@@ -76,8 +84,8 @@ class PydanticAIModel:
     * Our conversion of a message is kept. The library and its clients convert the whole transcript at every call, and
       hold the event loop meanwhile: through OpenAI's client some 0.4 milliseconds a message. Where there is an adapter
       of ours, it does not.
-    * What the library refuses to read is an `"InvalidReply"`, though it was paid for: with OpenAI's wire that is also a
-      usage whose counts are null.
+    * What the library cannot read is an error, though it was paid for: with OpenAI's wire that is also a usage whose
+      counts are null and a call without an id, with Anthropic's a reply without usage.
     * The deadline of a request is kept by the runtime, which cancels the call; the client is not told.
 
     Args:
@@ -166,6 +174,10 @@ class PydanticAIModel:
                 model_request_parameters=asked.parameters,
             )
             _refuse_suspended(reply)
+            if says_nothing(reply, traits):
+                raise ModelError(
+                    "the reply has neither content nor usage nor a reason for its end", type="InvalidReply"
+                )
             if not is_whole(reply, traits, streamed=False):
                 raise incomplete()
             return read_reply(reply, request, traits)
@@ -177,9 +189,10 @@ class PydanticAIModel:
         raise failure
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta]:
-        """Ask the provider once and give the reply in pieces. Leaving early closes the connection.
+        """Ask the provider once and give the reply in pieces.
 
-        A model whose class cannot stream gives the whole reply as one piece.
+        Leaving early closes the connection, with Google's client a moment later. A model whose class cannot stream
+        gives the whole reply as one piece.
 
         Args:
             request: What is asked.
