@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from overt.models.google import GoogleModel
     from overt.models.openai import OpenAIModel
     from overt.models.openai_responses import OpenAIResponsesModel
+    from overt.models.pydantic_ai import PydanticAIModel
 
 __all__ = (
     "AnthropicModel",
@@ -24,6 +25,7 @@ __all__ = (
     "ModelSettings",
     "OpenAIModel",
     "OpenAIResponsesModel",
+    "PydanticAIModel",
     "register",
     "resolve",
 )
@@ -33,6 +35,7 @@ _PROVIDERS = {
     "google": ("GoogleModel", "google", "google"),
     "openai": ("OpenAIModel", "openai", "openai"),
     "openai-responses": ("OpenAIResponsesModel", "openai_responses", "openai"),
+    "pydantic-ai": ("PydanticAIModel", "pydantic_ai", "pydantic-ai"),
 }
 """Class, its module, and the extra that brings its client; by what stands before the colon."""
 _factories: dict[str, Callable[[str], Model]] = {}
