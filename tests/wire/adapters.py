@@ -10,7 +10,7 @@ import pytest
 
 from overt.demo.clients import CLIENTS
 from overt.message import StreamingModel
-from overt.models import AnthropicModel, OpenAIModel, OpenAIResponsesModel
+from overt.models import AnthropicModel, GoogleModel, OpenAIModel, OpenAIResponsesModel
 from tests.wire.aimock import KEY
 
 __all__ = ("ADAPTERS", "Adapter", "each_adapter")
@@ -36,6 +36,7 @@ ADAPTERS = [
         "openai-responses", lambda model, url, key: OpenAIResponsesModel(model, base_url=url, api_key=key)
     ),
     Adapter("anthropic", lambda model, url, key: AnthropicModel(model, base_url=url, api_key=key)),
+    Adapter("google", lambda model, url, key: GoogleModel(model, base_url=url, api_key=key)),
 ]
 
 each_adapter = pytest.mark.parametrize("adapter", ADAPTERS, ids=[adapter.provider for adapter in ADAPTERS])

@@ -9,7 +9,7 @@ import pytest
 from tests.npm import npm_program
 from tests.wire.aimock import Aimock, running
 
-__all__ = ("aimock", "anyio_backend", "one_loop")
+__all__ = ("aimock", "anyio_backend", "one_loop", "version_of_google")
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +17,14 @@ def aimock() -> Iterator[Aimock]:
     """A server of this test run or xdist worker."""
     with running(npm_program("llmock")) as server:
         yield server
+
+
+@pytest.fixture(scope="module", autouse=True)
+def version_of_google() -> Iterator[None]:
+    """The version of Google's API that aimock has; the client's own choice is another."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GOOGLE_GENAI_API_VERSION", "v1beta")
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,7 @@ CLIENTS: Mapping[str, Client] = {
     "openai": Client("OpenAIModel", "openai", "openai", "/v1"),
     "openai-responses": Client("OpenAIResponsesModel", "openai", "openai", "/v1"),
     "anthropic": Client("AnthropicModel", "anthropic", "anthropic"),
-    "google": Client("GoogleModel", "google-genai", "google", "/v1beta"),
+    "google": Client("GoogleModel", "google-genai", "google"),
 }
 
 

@@ -331,7 +331,7 @@ async def _events(
                     pass
     if failure is not None:
         raise failure
-    if any_yet or not seen.strip():
+    if any_yet or _begins(bytes(seen).lstrip()):
         return
     text = seen.decode("utf-8", "replace")
     body = loads(text)
@@ -340,6 +340,11 @@ async def _events(
     if wrong:
         raise error_body(wrong, text, headers=response.headers, secrets=secrets)
     raise unreadable("is no stream of events", text, headers=response.headers, secrets=secrets)
+
+
+def _begins(head: bytes) -> bool:
+    """Say whether an answer that ended within its first event, or before, was a stream of events."""
+    return head.startswith((b"event:", b"data:", b":")) or b"event:".startswith(head)
 
 
 def _event(
