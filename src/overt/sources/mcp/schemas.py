@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from jsonschema_rs import ValidationError, Validator, validator_for
 from pydantic import JsonValue
@@ -53,7 +53,7 @@ class ServerArguments:
 
     __slots__ = ("_checks", "_tool", "json_schema")
 
-    def __init__(self, tool: str, schema: Mapping[str, object], *, where: str) -> None:
+    def __init__(self, tool: str, schema: object, *, where: str) -> None:
         """Look at a schema.
 
         Args:
@@ -66,11 +66,12 @@ class ServerArguments:
         """
         self._tool = tool
         try:
-            given = cast("dict[str, JsonValue]", jsonable(dict(schema), "the schema"))
+            given = jsonable(schema, "the schema")
+            if not isinstance(given, dict):
+                raise ValueError(f"it is {encode(given)[:80]}, and arguments are an object")
             text = encode(given)
         except (NotJson, ValueError, RecursionError) as error:
-            reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-            raise _wrong(where, reason) from error
+            raise _wrong(where, _reason(error)) from error
         if len(text) > LARGEST:
             raise _wrong(where, f"it has {len(text):,} characters, and {LARGEST:,} are the most")
         try:
@@ -96,8 +97,7 @@ class ServerArguments:
             found = places(self._checks, arguments)
             text = encode(arguments)
         except (NotJson, ValueError, RecursionError) as error:
-            reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-            raise ArgumentsInvalid(self._tool, [reason]) from error
+            raise ArgumentsInvalid(self._tool, [_reason(error)]) from error
         if found:
             raise ArgumentsInvalid(self._tool, found)
         return text
@@ -140,6 +140,10 @@ def _inside(schema: dict[str, JsonValue], target: str) -> dict[str, JsonValue]:
             return {}
         found = found[key]
     return copy.deepcopy(found) if isinstance(found, dict) else {}
+
+
+def _reason(error: Exception) -> str:
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 def _wrong(where: str, reason: str) -> DefinitionError:

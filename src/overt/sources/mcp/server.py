@@ -56,7 +56,7 @@ class ToolServer:
 
     The connection is opened by the first `tools()` or call, shared by all runs, event loops and threads, and opened
     anew by the next call when it has been lost. It ends with `close()`, when neither the server nor a tool of it is
-    used any more, and with the process; a program that was started for it ends then too, with its children.
+    used any more, and with the process; a program that was started for it ends then too.
     """
 
     def __init__(

@@ -52,6 +52,7 @@ _RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToo
 _PAGES = 100
 _ROUNDS = 20
 """How often a server may ask for more within one call."""
+_TURNS = 6
 _LEAVE = 5.0
 """Seconds a session has to say goodbye."""
 
@@ -281,6 +282,10 @@ class Connection:
     async def _fly(
         self, live: _Live, errand: Errand[CallToolResult], params: CallToolRequestParams
     ) -> CallToolResult:
+        if isinstance(self._endpoint, Stdio):
+            # That a program has died shows within a few turns of the loop, through which the end of its output goes.
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
         if live.over:
             raise self._unreachable(live, sent=False)
         flight = _Flight(errand)
@@ -291,7 +296,7 @@ class Connection:
         except MCPError as error:
             raise await self._why(live, error) from error
         except ValidationError as error:
-            raise Refused(f"its answer is not as the protocol has it: {_where(error)}") from error
+            raise Refused(f"the call was made, and its result cannot be read: {_where(error)}") from error
         finally:
             live.flights.remove(flight)
             live.stir()

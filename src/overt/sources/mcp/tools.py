@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from overt.context import ToolContext
 from overt.errors import DefinitionError
 from overt.sources.mcp.elicitation import Elicited, question_of, reply_of
+from overt.sources.mcp.mending import given_schema
 from overt.sources.mcp.names import tool_name
 from overt.sources.mcp.portal import Asked, Errand
 from overt.sources.mcp.results import cut, result_of
@@ -59,7 +60,9 @@ class MCPTool(Tool[object, ..., Awaitable[ToolResult]]):
             partial(_call, caller, tool.name),
             name=name,
             description=tool.description or title or "",
-            arguments=ServerArguments(name, tool.input_schema, where=_where(caller.name, tool.name)),
+            arguments=ServerArguments(
+                name, given_schema(tool.input_schema, tool.meta), where=_where(caller.name, tool.name)
+            ),
             on_replay=on_replay,
             timeout=timeout,
             is_async=True,

@@ -14,8 +14,11 @@ import httpx2
 from mcp import StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCResponse
 
 from overt.sources.mcp.endpoints import Http, Stdio
+from overt.sources.mcp.mending import mend
 
 __all__ = ("Watch", "watched_http", "watched_stdio")
 
@@ -44,7 +47,7 @@ class Watch:
 
 
 class _Watched:
-    """A stream of incoming messages that tells when it ends."""
+    """A stream of incoming messages, mended, that tells when it ends."""
 
     def __init__(self, inner: Any, watch: Watch) -> None:
         self._inner = inner
@@ -66,10 +69,13 @@ class _Watched:
 
     async def __anext__(self) -> Any:
         try:
-            return await self._inner.__anext__()
+            item = await self._inner.__anext__()
         except BaseException:
             self._watch.lost.set()
             raise
+        if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse):
+            mend(item.message.result)
+        return item
 
     async def __aenter__(self) -> Self:
         await self._inner.__aenter__()
