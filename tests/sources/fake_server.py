@@ -77,6 +77,8 @@ def called(id: object, params: dict[str, Any]) -> None:
         case "pid":
             say(id, str(os.getpid()))
         case "env":
+            # What is no message goes to the log of whoever reads it.
+            sys.stdout.write(f"the token is {os.environ.get('API_TOKEN')}\n")
             say(id, json.dumps(dict(os.environ)), structuredContent=dict(os.environ))
         case "die":
             sys.stderr.write(f"dying with {os.environ.get('API_TOKEN')}\n")

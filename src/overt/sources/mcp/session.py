@@ -408,8 +408,8 @@ class Connection:
             with anyio.move_on_after(1.0):
                 await live.gone.wait()
             return self._unreachable(live, sent=not _unsent(live.error))
-        if error.code == INVALID_REQUEST and error.message == "Session terminated":
-            # The server does not know the session any more, so it has done nothing.
+        if live.watch.unknown:
+            # It does not know the session any more, so it has done nothing.
             live.watch.lost.set()
             return Unreachable("it has ended the session", sent=False)
         return Refused(self._plain(live, error))

@@ -13,7 +13,7 @@ import anyio
 import httpx2
 from mcp import StdioServerParameters
 from mcp.client.stdio import stdio_client
-from mcp.client.streamable_http import streamable_http_client
+from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCResponse
 
@@ -33,6 +33,8 @@ class Watch:
         """Set when the other side has gone."""
         self.status: int | None = None
         """The last HTTP status that was an error."""
+        self.unknown: bool = False
+        """Whether the server has said that it does not know the session."""
         self._stderr = b""
 
     def heard(self, piece: bytes) -> None:
@@ -134,6 +136,9 @@ async def watched_http(endpoint: Http, watch: Watch, connect_timeout: float) -> 
     async def note(response: httpx2.Response) -> None:
         if response.status_code >= 400:
             watch.status = response.status_code
+            watch.unknown = watch.unknown or (
+                response.status_code == 404 and MCP_SESSION_ID in response.request.headers
+            )
 
     async with (
         httpx2.AsyncClient(
