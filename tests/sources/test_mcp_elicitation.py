@@ -124,6 +124,7 @@ async def test_the_nth_question_gets_the_nth_answer(fake: Fake) -> None:
     result = await runtime.resume(yes(result.pending, {"name": "Ada"}))
     assert result.pending is not None
     assert result.pending.prompt == "Really?"
+    assert (result.pending.kind, result.pending.answer_schema) == ("approval", None), "a form without a field"
     result = await runtime.resume(Answer[Any](id=result.pending.id, ok=False, reason="declined"))
     assert result.status is Status.DONE
     assert json.loads(said(runtime)[0].text) == [

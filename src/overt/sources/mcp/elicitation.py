@@ -101,17 +101,23 @@ def _refers(value: JsonValue) -> bool:
 
 
 def question_of(asked: Elicited, *, server: str, tool: str, secrets: Secrets) -> Question:
-    """Return the question people are asked; its data says which tool of which server wants to know."""
+    """Return the question people are asked; its data says which tool of which server wants to know.
+
+    A form without a field asks for nothing but a yes: an approval, whose answer needs no data.
+    """
     message = secrets.hide(asked.message)
+    kind = "authorization"
+    if asked.schema is not None:
+        kind = "input" if asked.schema["properties"] else "approval"
     return make_question(
-        kind="input" if asked.url is None else "authorization",
+        kind=kind,
         prompt=message
         if message.strip()
         else f"MCP server {server!r} asks for something and does not say what.",
         url=asked.url,
         data={"mcp": {"server": server, "tool": tool}},
         answer_type=None,
-        answer_schema=asked.schema,
+        answer_schema=asked.schema if kind == "input" else None,
         expires_at=None,
     )
 

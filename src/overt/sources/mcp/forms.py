@@ -18,7 +18,7 @@ from pydantic import JsonValue
 
 from overt._canonical import encode
 from overt._schema import json_of
-from overt.driver.answers import check_data
+from overt.driver.answers import check_data, fits_schema
 from overt.errors import InvalidAnswer
 from overt.request import Answer, Request
 from overt.sources.mcp.results import cut
@@ -99,8 +99,9 @@ def _message(request: Request, note: str) -> str:
     if isinstance(call, dict):
         parts.append(f"{call.get('tool')}({cut(encode(call.get('arguments')), _SHOWN)})")
     if request.replays or request.turns_again:
-        calls = ", ".join(sorted({call.tool for call in request.replays})) or "none"
-        parts.append(f"Answering repeats {request.turns_again} turns and these calls: {calls}.")
+        turns = f"{request.turns_again} turn{'' if request.turns_again == 1 else 's'}"
+        calls = ", ".join(sorted({call.tool for call in request.replays}))
+        parts.append(f"Answering repeats {turns} and {f'these calls: {calls}' if calls else 'no call'}.")
     return "\n\n".join(part for part in parts if part)
 
 
@@ -123,7 +124,11 @@ def _fields(
             return _object(fields, asked), lambda content: {**nothing, **content}
     one = _simple(schema, schema)
     if one is not None:
-        return _object({"value": one}, ["value"]), lambda content: cast("JsonValue", content.get("value"))
+        needed = [] if _or_null(schema) else ["value"]
+        return _object({"value": one}, needed), lambda content: cast("JsonValue", content.get("value"))
+    if fits_schema(encode(schema), None):
+        # A yes is enough, as for a guardrail's question; what else it takes does not go into a form.
+        return _object({}, []), lambda content: None
     told = cut(json.dumps(schema, ensure_ascii=False, separators=(",", ":")), _SHOWN)
     text: JsonValue = {"type": "string", "title": "JSON", "description": f"JSON that fits {told}"}
     return _object({"json": text}, ["json"]), lambda content: json_of(str(content.get("json")))
