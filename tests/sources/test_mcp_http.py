@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from typing import Any
 
+import anyio
 import pytest
+from anyio.to_thread import run_sync
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from pydantic import BaseModel
@@ -28,6 +31,9 @@ TOKEN = "tok-4711-of-mine"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 
 
+hanging = threading.Event()
+
+
 class Seat(BaseModel):
     row: int
 
@@ -44,6 +50,13 @@ def application() -> Starlette:
     async def shout(text: str) -> str:
         """Say it louder."""
         return text.upper()
+
+    @server.tool()
+    async def hang() -> str:
+        """Say nothing."""
+        hanging.set()
+        await anyio.sleep_forever()
+        return ""
 
     @server.tool()
     async def seat(ctx: Context[Any]) -> str:
@@ -94,6 +107,23 @@ async def test_a_server_that_goes_and_comes_again(site: Site) -> None:
         site.start()
         _, runtime = await ran([call("web__shout", text="four"), say("end")], tools)
         assert [message.text for message in said(runtime)] == ["FOUR"]
+
+
+@pytest.mark.parametrize("protocol", ["auto", "legacy"])
+@ONE
+async def test_a_server_that_dies_in_a_call(site: Site, protocol: Any) -> None:
+    hanging.clear()
+    async with ToolServer.http("web", url=site.url, protocol=protocol) as server:
+        runtime = Runtime(agent([call("web__hang"), say("end")], await server.tools()), store=MemoryStore())
+        async with anyio.create_task_group() as group:
+            group.start_soon(runtime.run, "go")
+            assert await run_sync(hanging.wait, 20)
+            await run_sync(site.stop)
+        (died,) = said(runtime)
+        assert died.is_error
+        assert died.text.startswith("MCP server 'web': ")
+        assert died.text.endswith("Whether the call took effect is not known: look before you repeat it.")
+        site.start()
 
 
 @ONE

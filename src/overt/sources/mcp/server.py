@@ -289,15 +289,22 @@ class ToolServer:
         given = on_replay.values() if isinstance(on_replay, Mapping) else (on_replay or "rerun",)
         if any(value not in ("rerun", "reuse") for value in given):
             raise DefinitionError(f"{where}: on_replay is 'rerun' or 'reuse', or those by name of tool")
+        listed: list[Tool] = []
+        failed = ""
         try:
             link = self._link()
-            listed: list[Tool] = await do(link.tools)
-        except (Unreachable, Refused) as error:
-            text = f"{where}: {error}"
-            last_words = getattr(error, "last_words", "")
-            if last_words:
-                text += f". It wrote to its standard error: {last_words}"
-            raise ServerUnavailable(self._secrets.scrub(text), server=self._name) from None
+            listed = await do(link.tools)
+        except Unreachable as error:
+            failed = (
+                f"{error}. It wrote to its standard error: {error.last_words}"
+                if error.last_words
+                else f"{error}"
+            )
+        except Refused as error:
+            failed = f"{error}"
+        if failed:
+            # Not while the other is handled: it would come along, with all it says.
+            raise ServerUnavailable(self._secrets.scrub(f"{where}: {failed}"), server=self._name)
         return made(
             listed,
             caller=self,

@@ -53,6 +53,8 @@ _PAGES = 100
 _ROUNDS = 20
 """How often a server may ask for more within one call."""
 _TURNS = 6
+_CLOSED = "Connection closed"
+_HTTP_ERROR = "Server returned an error response"
 _LEAVE = 5.0
 """Seconds a session has to say goodbye."""
 
@@ -151,15 +153,15 @@ class Connection:
             if live is None or live.over:
                 live = self._live = _Live()
                 self.portal.spawn(partial(self._keep, live))
-            with anyio.move_on_after(self._connect_timeout):
-                await live.ready.wait()
-        if live.client is None:
-            if not live.ready.is_set():
-                live.scope.cancel()
-                live.watch.lost.set()
-            raise self._unreachable(live, sent=False, late=not live.ready.is_set())
-        if live.over:
-            raise self._unreachable(live, sent=False)
+        # All that wait for it share what comes of it.
+        with anyio.move_on_after(self._connect_timeout):
+            await live.ready.wait()
+        late = not live.ready.is_set()
+        if late:
+            live.scope.cancel()
+            live.watch.lost.set()
+        if live.client is None or live.over:
+            raise self._unreachable(live, sent=False, late=late)
         return live
 
     async def _keep(self, live: _Live) -> None:
@@ -237,6 +239,8 @@ class Connection:
             raise await self._why(live, error) from error
         except ValidationError as error:
             raise Refused(f"what it lists is not as the protocol has it: {_where(error)}") from error
+        except RuntimeError as error:
+            raise Unreachable(told(error), sent=True) from error
 
     async def _list(self, live: _Live) -> list[Tool]:
         assert live.client is not None
@@ -297,6 +301,9 @@ class Connection:
             raise await self._why(live, error) from error
         except ValidationError as error:
             raise Refused(f"the call was made, and its result cannot be read: {_where(error)}") from error
+        except (OSError, RuntimeError, httpx2.HTTPError) as error:
+            # Nothing the SDK says it raises; whatever it is, it costs this call alone.
+            raise Unreachable(f"{type(error).__name__}: {told(error)}", sent=True) from error
         finally:
             live.flights.remove(flight)
             live.stir()
@@ -403,6 +410,9 @@ class Connection:
 
     async def _why(self, live: _Live, error: MCPError) -> Unreachable | Refused:
         """Return what an error of the SDK's comes to."""
+        if error.code == CONNECTION_CLOSED and error.message != _CLOSED:
+            # One stream of several has ended before its answer came.
+            return Unreachable(self._plain(live, error), sent=True)
         if error.code == CONNECTION_CLOSED:
             live.watch.lost.set()
             with anyio.move_on_after(1.0):
@@ -412,10 +422,13 @@ class Connection:
             # It does not know the session any more, so it has done nothing.
             live.watch.lost.set()
             return Unreachable("it has ended the session", sent=False)
+        if error.message == _HTTP_ERROR and (live.watch.status is None or live.watch.status >= 500):
+            # A gateway says such a thing too, and knows nothing of what became of the request.
+            return Unreachable(self._plain(live, error), sent=True)
         return Refused(self._plain(live, error))
 
     def _plain(self, live: _Live, error: MCPError) -> str:
-        if error.message == "Server returned an error response" and live.watch.status is not None:
+        if error.message == _HTTP_ERROR and live.watch.status is not None:
             return f"it answered HTTP {live.watch.status}"
         return error.message or f"it reports error {error.code}"
 

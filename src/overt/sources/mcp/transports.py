@@ -23,6 +23,8 @@ from overt.sources.mcp.mending import mend
 __all__ = ("Watch", "watched_http", "watched_stdio")
 
 _TAIL = 4_000
+_LARGEST = 64 * 1024 * 1024
+"""Bytes of one message; an image or a file is one."""
 
 
 class Watch:
@@ -146,6 +148,9 @@ async def watched_http(endpoint: Http, watch: Watch, connect_timeout: float) -> 
             timeout=httpx2.Timeout(connect_timeout, read=None),
             event_hooks={"response": [note]},
         ) as client,
-        streamable_http_client(endpoint.url, http_client=client) as (incoming, outgoing),
+        streamable_http_client(endpoint.url, http_client=client, max_sse_event_size=_LARGEST) as (
+            incoming,
+            outgoing,
+        ),
     ):
         yield _Watched(incoming, watch), outgoing
