@@ -196,6 +196,8 @@ class Arguments(Protocol):
 class Tool(Generic[ToolDepsT, P, ReturnT]):
     """A function a model may call; still callable as the function it was. Made by `tool`."""
 
+    __wrapped__: Callable[P, ReturnT]
+
     def __init__(
         self,
         fn: Callable[P, ReturnT],

@@ -33,6 +33,7 @@ TOOLS: list[dict[str, Any]] = [
     {"name": "hang_reading", "annotations": READS, "inputSchema": OBJECT},
     {"name": "ask", "inputSchema": OBJECT},
     {"name": "ask_twice", "inputSchema": OBJECT},
+    {"name": "meet", "inputSchema": OBJECT},
     {"name": "ask_nested", "inputSchema": OBJECT},
     {"name": "ask_url", "inputSchema": OBJECT},
     {"name": "ask_javascript", "inputSchema": OBJECT},
@@ -43,6 +44,7 @@ if len(sys.argv) > 2:
 asked: dict[int, tuple[Any, str, list[Any]]] = {}
 """Questions under way: the call they belong to, its tool, and the answers before."""
 number = 0
+waiting: list[Any] = []
 
 
 def log(*words: object) -> None:
@@ -87,6 +89,12 @@ def called(id: object, params: dict[str, Any]) -> None:
             pass
         case "ask" | "ask_twice":
             elicit(id, tool, [], form)
+        case "meet":
+            # The first two are asked about once both are here.
+            waiting.append(id)
+            if len(waiting) >= 2:
+                for one in waiting if len(waiting) == 2 else [id]:
+                    elicit(one, tool, [], form)
         case "ask_nested":
             nested = {"type": "object", "properties": {"where": {"type": "object", "properties": {}}}}
             elicit(id, tool, [], {"message": "Where?", "requestedSchema": nested})

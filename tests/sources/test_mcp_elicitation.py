@@ -189,14 +189,16 @@ async def test_questions_of_several_calls_at_once_are_not_mixed_up(fake: Fake) -
     async def wait_for(request: Request) -> Answer[Any]:
         return yes(request, {"name": "Ada"})
 
-    both = [call("fake__ask"), call("fake__ask_twice")]
+    both = [call("fake__meet"), call("fake__meet")]
     _, runtime = await ran([both, both, say("end")], await fake.server.tools(), wait_for=wait_for)
     one, two, three, four = said(runtime)
     for given_up in (one, two):
         assert given_up.is_error
         assert "it asked questions in several calls at once" in given_up.text
+        assert given_up.metadata["mcp"]["outcome"] == "unknown"
     # From then on they go one at a time.
-    assert [len(json.loads(message.text)) for message in (three, four)] == [1, 2]
+    for answered in (three, four):
+        assert json.loads(answered.text) == [{"action": "accept", "content": {"name": "Ada"}}]
 
 
 async def test_calls_that_go_one_at_a_time_from_the_beginning(tmp_path: Path) -> None:

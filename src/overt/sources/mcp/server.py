@@ -11,7 +11,7 @@ from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import anyio
 from anyio.to_thread import run_sync
@@ -62,7 +62,7 @@ class ToolServer:
     def __init__(
         self,
         name: str,
-        endpoint: Endpoint,
+        endpoint: object,
         *,
         connect_timeout: float,
         call_timeout: float,
@@ -86,13 +86,13 @@ class ToolServer:
         if max_result_chars < 1:
             raise DefinitionError(f"{where}: max_result_chars is at least 1, not {max_result_chars!r}")
         self._name = name
-        self._endpoint = endpoint
+        self._endpoint = cast("Endpoint", endpoint)
         self._connect_timeout = connect_timeout
         self._call_timeout = call_timeout
         self._max_result_chars = max_result_chars
         self._protocol = protocol
         self._one_at_a_time = one_at_a_time
-        self._secrets: Secrets = endpoint.secrets()
+        self._secrets: Secrets = self._endpoint.secrets()
         self._lock = threading.Lock()
         self._links: list[Connection] = []
         # With the last tool that could call it the server goes too.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import mcp_types
 from mcp_types import CallToolResult
@@ -18,9 +18,11 @@ from overt.sources.mcp.names import tool_name
 from overt.sources.mcp.portal import Asked, Errand
 from overt.sources.mcp.results import cut, result_of
 from overt.sources.mcp.schemas import ServerArguments
-from overt.sources.mcp.secrets import Secrets
-from overt.sources.mcp.session import Ambiguous, Connection, Refused, Unreachable
+from overt.sources.mcp.session import Ambiguous, Refused, Unreachable
 from overt.tool import Tool, ToolResult
+
+if TYPE_CHECKING:
+    from overt.sources.mcp.server import ToolServer
 
 __all__ = ("MCPTool", "OnReplay", "made")
 
@@ -29,23 +31,20 @@ KEY = "overt/idempotency_key"
 _SHORT = 1_000
 
 
-class Caller(Protocol):
-    """The server, as its tools need it. They hold it, so that the session stays open while there are tools."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def _secrets(self) -> Secrets: ...
-    @property
-    def _max_result_chars(self) -> int: ...
-    def _link(self) -> Connection: ...
-
-
 class MCPTool(Tool[object, ..., Awaitable[ToolResult]]):
-    """A tool of an MCP server. Made by `ToolServer.tools`; goes wherever a tool goes."""
+    """A tool of an MCP server. Made by `ToolServer.tools`; goes wherever a tool goes.
+
+    It holds the server, whose connection stays open while there are tools of it.
+    """
 
     def __init__(
-        self, tool: mcp_types.Tool, *, name: str, caller: Caller, on_replay: OnReplay, timeout: float
+        self,
+        tool: mcp_types.Tool,
+        *,
+        name: str,
+        caller: ToolServer,
+        on_replay: Literal["rerun", "reuse"],
+        timeout: float,
     ) -> None:
         """Use `ToolServer.tools`.
 
@@ -84,7 +83,7 @@ class MCPTool(Tool[object, ..., Awaitable[ToolResult]]):
 
 
 async def _call(
-    caller: Caller, tool: str, ctx: ToolContext[Any], arguments: Mapping[str, JsonValue]
+    caller: ToolServer, tool: str, ctx: ToolContext[Any], arguments: Mapping[str, JsonValue]
 ) -> ToolResult:
     """Have the server do it. What it asks is asked here, in the tool's own task, which that may leave."""
     errand = Errand[CallToolResult](
@@ -119,7 +118,7 @@ async def _call(
         await errand.leave()
 
 
-def _failed(caller: Caller, tool: str, outcome: str, reason: str) -> ToolResult:
+def _failed(caller: ToolServer, tool: str, outcome: str, reason: str) -> ToolResult:
     text = cut(
         f"MCP server {caller.name!r}: {caller._secrets.scrub(reason)}", min(_SHORT, caller._max_result_chars)
     )
@@ -134,7 +133,7 @@ def _failed(caller: Caller, tool: str, outcome: str, reason: str) -> ToolResult:
 def made(
     listed: Sequence[mcp_types.Tool],
     *,
-    caller: Caller,
+    caller: ToolServer,
     only: Collection[str] | None,
     exclude: Collection[str],
     prefix: str | None,
