@@ -87,6 +87,7 @@ async def test_tools_over_http(site: Site, protocol: Any) -> None:
         assert repr(server) == f"<ToolServer 'web': {site.url}>"
 
 
+@ONE
 async def test_a_server_that_goes_and_comes_again(site: Site) -> None:
     server = ToolServer.http("web", url=site.url, protocol="legacy", connect_timeout=10)
     async with server:

@@ -171,6 +171,7 @@ async def test_what_a_run_asks_is_put_to_the_person(mode: str) -> None:
 
 
 @BOTH
+@ONE
 @pytest.mark.parametrize("how", ["dismissed", "cannot", "mistaken", "not theirs"])
 async def test_a_run_that_is_not_answered_stays_parked(how: str, mode: str, tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "runs.db")

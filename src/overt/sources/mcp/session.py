@@ -52,7 +52,7 @@ _RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToo
 _PAGES = 100
 _ROUNDS = 20
 """How often a server may ask for more within one call."""
-_TURNS = 6
+_TURNS = 25
 _CLOSED = "Connection closed"
 _HTTP_ERROR = "Server returned an error response"
 _LEAVE = 5.0
@@ -144,15 +144,7 @@ class Connection:
     # ------------------------------------------------------------ opening and closing
 
     async def _open(self) -> _Live:
-        async with self._opening:
-            live = self._live
-            if live is not None and live.over:
-                # The next program may want what this one has: a port, a file that is locked.
-                with anyio.move_on_after(self._connect_timeout):
-                    await live.gone.wait()
-            if live is None or live.over:
-                live = self._live = _Live()
-                self.portal.spawn(partial(self._keep, live))
+        live, fresh = await self._current()
         # All that wait for it share what comes of it.
         with anyio.move_on_after(self._connect_timeout):
             await live.ready.wait()
@@ -160,9 +152,26 @@ class Connection:
         if late:
             live.scope.cancel()
             live.watch.lost.set()
+        if live.client is not None and live.over and not fresh:
+            # It has gone just now.
+            return await self._open()
         if live.client is None or live.over:
             raise self._unreachable(live, sent=False, late=late)
         return live
+
+    async def _current(self) -> tuple[_Live, bool]:
+        """Return the session there is, or one that is being opened, and whether it is a new one."""
+        async with self._opening:
+            live = self._live
+            if live is not None and not live.over:
+                return live, False
+            if live is not None:
+                # The next program may want what this one has: a port, a file that is locked.
+                with anyio.move_on_after(self._connect_timeout):
+                    await live.gone.wait()
+            live = self._live = _Live()
+            self.portal.spawn(partial(self._keep, live))
+            return live, True
 
     async def _keep(self, live: _Live) -> None:
         """Hold a session open until it is asked to end, or ends."""
