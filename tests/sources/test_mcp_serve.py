@@ -212,6 +212,17 @@ async def test_other_runs_of_the_store_are_none_of_a_clients_business() -> None:
 
 
 @ONE
+async def test_what_only_the_host_can_mend_is_told_to_the_host(caplog: pytest.LogCaptureFixture) -> None:
+    store = MemoryStore()
+    parked = await asks(serve(clerk(call("who")), store=store))
+    run_id = parked.structured_content["run_id"]
+    other = Agent("the clerk", does="Refunds orders.", model=MockModel(["x"]))
+    result = await asks(serve(other, store=store), name="the_clerk_continue", run_id=run_id)
+    assert result.content[0].text == f"run {run_id} cannot go on: SpecDrift"  # type: ignore[union-attr]  # text
+    assert "tool 'who' of agent 'the clerk' is gone" in caplog.text
+
+
+@ONE
 async def test_verify_answer_has_the_last_word() -> None:
     async def verify(request: Request, answer: Answer[Any]) -> bool:
         assert answer.by == "mcp:mcp"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -38,6 +39,7 @@ from overt.errors import (
     AlreadyAnswered,
     DefinitionError,
     InvalidAnswer,
+    OvertError,
     RequestExpired,
     RunConflict,
     RunExists,
@@ -226,7 +228,12 @@ class AgentServer:
             except RunNotFound:
                 return _error(f"there is no run {run_id!r:.80}")
             except RunConflict as error:
-                return _error(f"run {run_id} is being worked on elsewhere: {error}", run_id=run_id)
+                until = "" if error.until is None else f", until {error.until.isoformat()} at least"
+                return _error(f"run {run_id} is being worked on elsewhere{until}", run_id=run_id)
+            except OvertError as error:
+                # What it says is for the host: it names files, code and options.
+                logging.getLogger("overt").exception("run %s, served over MCP, cannot go on", run_id)
+                return _error(f"run {run_id} cannot go on: {type(error).__name__}", run_id=run_id)
 
     def _run_id(self, prompt: str, context: ServerRequestContext[dict[str, Any]]) -> str:
         key = (cast("Mapping[str, object]", context.meta or {})).get(KEY)
