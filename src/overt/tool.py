@@ -251,7 +251,7 @@ class Tool(Generic[ToolDepsT, P, ReturnT]):
         is_async: bool,
         takes_context: bool,
     ) -> None:
-        """Set all that a tool is made of. Called once, by `__init__`, also of a tool whose schema is not its function's."""
+        """Set all that a tool is made of; for `__init__`, also of tools whose schema is not their function's."""
         self._fn = fn
         self._name = name
         self._description = clean(description)

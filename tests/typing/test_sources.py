@@ -1,4 +1,4 @@
-"""What type checkers see of tools from elsewhere. Checked, never run: mistakes carry the code they are reported with."""
+"""What type checkers see of tools from elsewhere. Checked, never run: each mistake carries its code."""
 
 from __future__ import annotations
 
