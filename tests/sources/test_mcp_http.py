@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import pytest
 from anyio.to_thread import run_sync
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
 from starlette.responses import PlainTextResponse, Response
@@ -52,6 +52,13 @@ def application() -> Starlette:
         return text.upper()
 
     @server.tool()
+    async def where(
+        name: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})], ctx: Context[Any]
+    ) -> str:
+        """Say where the header sends it."""
+        return (ctx.headers or {}).get("mcp-param-region", "nowhere")
+
+    @server.tool()
     async def hang() -> str:
         """Say nothing."""
         hanging.set()
@@ -85,6 +92,17 @@ async def test_tools_over_http(site: Site, protocol: Any) -> None:
         assert who.text == "«redacted»"
         assert TOKEN not in result.model_dump_json() + repr(runtime.transcript(result.handle))
         assert repr(server) == f"<ToolServer 'web': {site.url}>"
+
+
+@ONE
+async def test_arguments_that_are_headers_too(site: Site) -> None:
+    """A new session knows of them only once it has listed the tools; the server refuses the first try."""
+    async with ToolServer.http("web", url=site.url) as server:
+        tools = await server.tools()
+        for _ in range(2):
+            _, runtime = await ran([call("web__where", name="eu"), say("end")], tools)
+            assert [message.text for message in said(runtime)] == ["eu"]
+            await server.close()
 
 
 @ONE
