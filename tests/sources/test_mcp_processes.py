@@ -99,6 +99,25 @@ async def test_one_that_does_not_answer_in_time(tmp_path: Path) -> None:
         await gone(fake.pids()[0])
 
 
+@ONE
+async def test_one_that_is_closed_while_it_is_opened(tmp_path: Path) -> None:
+    async with Fake(tmp_path, env={"SLOW": "1"}) as fake:
+        failed: list[Exception] = []
+
+        async def opens() -> None:
+            try:
+                await fake.server.tools()
+            except ServerUnavailable as error:
+                failed.append(error)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(opens)
+            await fake.until("begins")
+            await fake.server.close()
+        assert [str(error) for error in failed] == ["MCP server 'fake': its connection was closed"]
+        await gone(fake.pids()[0])
+
+
 async def test_a_call_that_takes_too_long(tmp_path: Path) -> None:
     clock = VirtualClock()
     async with Fake(tmp_path, call_timeout=60.0) as fake:
@@ -148,7 +167,9 @@ async def test_closing_ends_calls_under_way(tmp_path: Path) -> None:
         first, second = fake.pids()
         hung, again = said(runtime)
     assert hung.is_error
-    assert "ended the connection. Whether the call took effect is not known" in hung.text
+    assert hung.text.startswith(
+        "MCP server 'fake': its connection was closed. Whether the call took effect is not"
+    )
     assert again.text == str(second)
     await gone(first)
 

@@ -21,7 +21,7 @@ from mcp_types import (
 )
 
 from overt import DefinitionError, Status, UsageError
-from overt.sources.mcp import MCPTool, ToolServer
+from overt.sources.mcp import MCPTool, ServerUnavailable, ToolServer
 from overt.stores import SQLiteStore
 from overt.testing import call, raw_call, say
 from tests.sources.kit import Fake, agent, ran, said
@@ -246,15 +246,16 @@ async def test_two_tools_of_one_name_are_refused() -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_server_that_lists_without_end() -> None:
+async def test_a_server_that_lists_nothing_or_without_end() -> None:
     async def on_list(
         ctx: ServerRequestContext[Any], params: PaginatedRequestParams | None
     ) -> ListToolsResult:
         cursor = "" if params is None or params.cursor is None else params.cursor
         return ListToolsResult(tools=[of(f"t{len(cursor)}")], next_cursor=cursor + "x")
 
-    from overt.sources.mcp import ServerUnavailable
-
+    async with ToolServer.in_process("s", server=Server("toolless")) as declared:
+        with pytest.raises(ServerUnavailable, match="MCP server 's': it has no tools"):
+            await declared.tools()
     async with ToolServer.in_process("s", server=Server("endless", on_list_tools=on_list)) as declared:
         with pytest.raises(ServerUnavailable, match="MCP server 's': it lists tools without end"):
             await declared.tools()

@@ -124,8 +124,8 @@ class ToolServer:
                 are kept out of errors, logs and journals; see `docs/mcp.md` for which.
             cwd: Where it runs; `None`: where this process does.
             connect_timeout: Seconds to start it and shake hands, and to list its tools.
-            call_timeout: Seconds a call may take, connecting included. Then a `rerun` tool has failed, and a `reuse` tool
-                is in doubt.
+            call_timeout: Seconds a call may take, connecting included. Then a `rerun` tool has failed, and a `reuse`
+                tool is in doubt.
             max_result_chars: Characters of a result's text, and as many of its structured content.
             protocol: `"auto"` asks the server which it speaks; `"legacy"` shakes hands as before 2026-07-28 did, for a
                 server that cannot be asked.

@@ -21,6 +21,7 @@ from mcp_types import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
     INVALID_REQUEST,
+    METHOD_NOT_FOUND,
     URL_ELICITATION_REQUIRED,
     CallToolRequest,
     CallToolRequestParams,
@@ -97,6 +98,8 @@ class _Live:
         self.client: Client | None = None
         self.error: Exception | None = None
         self.flights: Final[list[_Flight]] = []
+        self.closed = False
+        """Whether it was ended here."""
         self.asking = 0
         """Questions of which it is not known yet whose they are."""
         self._changed = anyio.Event()
@@ -109,6 +112,13 @@ class _Live:
     def parted(self) -> bool:
         """Whether the protocol says in which call a question comes up."""
         return self.client is not None and self.client.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    def stop(self) -> None:
+        """End it, also while it is being opened."""
+        self.closed = True
+        self.watch.lost.set()
+        if self.client is None:
+            self.scope.cancel()
 
     def stir(self) -> None:
         """Let those look again that wait for other calls."""
@@ -175,8 +185,7 @@ class Connection:
 
     async def _keep(self, live: _Live) -> None:
         """Hold a session open until it is asked to end, or ends."""
-        stop = live.watch.lost.set
-        self.portal.closers.add(stop)
+        self.portal.closers.add(live.stop)
         try:
             with live.scope:
                 live.scope.deadline = anyio.current_time() + self._connect_timeout
@@ -189,7 +198,7 @@ class Connection:
         except Exception as error:  # noqa: BLE001  # told to whoever asks next
             live.error = error
         finally:
-            self.portal.closers.discard(stop)
+            self.portal.closers.discard(live.stop)
             live.watch.lost.set()
             live.gone.set()
             live.ready.set()
@@ -219,14 +228,14 @@ class Connection:
         """End the session; the next call opens another."""
         live, self._live = self._live, None
         if live is not None:
-            live.watch.lost.set()
+            live.stop()
             await live.gone.wait()
 
     def abandon(self) -> None:
         """End the session and do not wait for it. From any thread."""
         live = self._live
         if live is not None:
-            self.portal.soon(live.watch.lost.set)
+            self.portal.soon(live.stop)
 
     # ------------------------------------------------------------ asking it
 
@@ -245,11 +254,13 @@ class Connection:
             late = f"it did not list its tools within {self._connect_timeout:g} s"
             raise Unreachable(late, sent=True, last_words=live.watch.last_words) from None
         except MCPError as error:
+            if error.code == METHOD_NOT_FOUND:
+                raise Refused("it has no tools") from error
             raise await self._why(live, error) from error
         except ValidationError as error:
             raise Refused(f"what it lists is not as the protocol has it: {_where(error)}") from error
-        except RuntimeError as error:
-            raise Unreachable(told(error), sent=True) from error
+        except (OSError, RuntimeError, httpx2.HTTPError) as error:
+            raise Unreachable(f"{type(error).__name__}: {told(error)}", sent=True) from error
 
     async def _list(self, live: _Live) -> list[Tool]:
         assert live.client is not None
@@ -444,7 +455,9 @@ class Connection:
     def _unreachable(self, live: _Live, *, sent: bool, late: bool = False) -> Unreachable:
         at = self._endpoint
         leaf = _leaf(live.error)
-        if late or (leaf is None and live.client is None and live.scope.cancelled_caught):
+        if live.closed:
+            reason = "its connection was closed"
+        elif late or (leaf is None and live.client is None and live.scope.cancelled_caught):
             reason = f"it did not answer within {self._connect_timeout:g} s"
         elif isinstance(leaf, FileNotFoundError | PermissionError | NotADirectoryError):
             reason = f"{at} cannot be started: {leaf.strerror or type(leaf).__name__}"
