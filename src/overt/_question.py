@@ -56,8 +56,9 @@ def make_question(
     data: Mapping[str, object] | None,
     answer_type: object,
     expires_at: datetime | None,
+    answer_schema: dict[str, JsonValue] | None = None,
 ) -> Question:
-    """Check and freeze a question; `answer_type` is `None` where any answer will do.
+    """Check and freeze a question; `answer_type` is `None` where any answer will do, or `answer_schema` says which.
 
     Raises:
         UsageError: A field is empty, reserved, no JSON, or without a time zone; names it.
@@ -92,7 +93,7 @@ def make_question(
         except (NotJson, TypeError, RecursionError) as error:
             reason = "contains itself" if isinstance(error, RecursionError) else error
             raise UsageError(f"data[{key!r}] of a question has to be JSON: {reason}") from error
-    schema = None
+    schema = answer_schema
     if answer_type is not None:
         try:
             schema = schema_of(answer_type)

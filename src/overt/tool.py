@@ -184,8 +184,19 @@ class AnyTool(Protocol[AnyDepsT]):
         ...
 
 
+class Arguments(Protocol):
+    """What validates the arguments of a tool: `Parameters`, or the schema of a tool from elsewhere."""
+
+    @property
+    def json_schema(self) -> dict[str, JsonValue]: ...
+    def canonical(self, raw: Mapping[str, object] | str) -> str: ...
+    def bind(self, canonical: str) -> tuple[tuple[Any, ...], dict[str, Any]]: ...
+
+
 class Tool(Generic[ToolDepsT, P, ReturnT]):
     """A function a model may call; still callable as the function it was. Made by `tool`."""
+
+    __wrapped__: Callable[P, ReturnT]
 
     def __init__(
         self,
@@ -214,20 +225,44 @@ class Tool(Generic[ToolDepsT, P, ReturnT]):
 
             check_resolver(where, resolve)
         documented, parameters = read_docstring(signature.doc)
+        self._declare(
+            fn,
+            name=signature.name,
+            description=documented if description is None else description,
+            arguments=Parameters(signature.name, signature.parameters, parameters),
+            on_replay=on_replay,
+            timeout=timeout,
+            resolve=resolve,
+            is_async=signature.is_async,
+            takes_context=signature.takes_context,
+        )
+        self.__doc__ = signature.doc or None
+
+    def _declare(
+        self,
+        fn: Callable[P, ReturnT],
+        *,
+        name: str,
+        description: str,
+        arguments: Arguments,
+        on_replay: Literal["rerun", "reuse"],
+        timeout: float | None,
+        resolve: Resolver[ToolDepsT] | None = None,
+        is_async: bool,
+        takes_context: bool,
+    ) -> None:
+        """Set all that a tool is made of; for `__init__`, also of tools whose schema is not their function's."""
         self._fn = fn
-        self._name = signature.name
-        self._description = clean(documented if description is None else description)
+        self._name = name
+        self._description = clean(description)
         self._on_replay: Literal["rerun", "reuse"] = on_replay
         self._timeout = timeout
         self._resolve = resolve
-        self._is_async = signature.is_async
-        self._takes_context = signature.takes_context
-        self._parameters = Parameters(signature.name, signature.parameters, parameters)
-        self._spec = ToolSpec(
-            name=self._name, description=self._description, input_schema=self._parameters.json_schema
-        )
+        self._is_async = is_async
+        self._takes_context = takes_context
+        self._parameters = arguments
+        self._spec = ToolSpec(name=name, description=self._description, input_schema=arguments.json_schema)
         self.__wrapped__ = fn
-        self.__doc__ = signature.doc or None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> ReturnT:
         """Call the function itself: nothing is validated, recorded or checked."""

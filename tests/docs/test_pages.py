@@ -22,6 +22,7 @@ DOCS = ROOT / "docs"
         ("concepts", 1),
         ("policy", 4),
         ("streams", 2),
+        ("mcp", 5),
         ("operations", 9),
         ("data", 3),
         ("upgrades", 4),
