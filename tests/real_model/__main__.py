@@ -7,7 +7,7 @@ Read from the environment:
 
     OVERT_MODEL  another model, such as openai:NAME with OPENAI_BASE_URL and OPENAI_API_KEY; no server is started
     ROUNDS       1; how often each job is run
-    JOBS         names of jobs, with commas
+    ONLY         names of jobs, with commas
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ async def interrupted(url: str) -> int:
 
 def main() -> int:
     """Run everything; return the exit code."""
-    chosen = [name for name in os.environ.get("JOBS", "").split(",") if name]
+    chosen = [name for name in os.environ.get("ONLY", "").split(",") if name]
     jobs = [job for job in JOBS if not chosen or job.name in chosen] * int(os.environ.get("ROUNDS") or 1)
     named = os.environ.get("OVERT_MODEL")
     with tempfile.TemporaryDirectory(prefix="overt-real-model-") as folder:
