@@ -228,7 +228,7 @@ async def test_parked_finished_failed_and_stopped_runs_have_no_claim() -> None:
     for model, status in (
         (MockModel([call("ask", n=1), say("end")]), "pending"),
         (MockModel([say("end")]), "done"),
-        (MockModel([ConnectionError("gone")]), "error"),
+        (MockModel([RuntimeError("gone")]), "error"),
         (MockModel([call("ask", n=1)], tokens=2000), "incomplete"),
     ):
         desk, store = Desk(), MemoryStore()

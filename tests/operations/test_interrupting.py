@@ -134,7 +134,7 @@ async def test_a_run_that_has_ended_stays_as_it_is(store: Store, ends: str) -> N
 
 async def test_a_failed_run_can_still_be_recovered(store: Store) -> None:
     """As `Runtime.interrupt`, it ends what works or waits, and nothing else."""
-    agent = clerk(ConnectionError("no line"), say("done"))
+    agent = clerk(RuntimeError("no line"), say("done"))
     result, _ = await agent.run("go", **options(store, "run"))
     assert result.status == "error"
     assert (await store.interrupt("run", now=START)).outcome == "at_rest"

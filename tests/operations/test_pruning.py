@@ -37,7 +37,7 @@ async def test_old_runs_that_have_ended_go(store: Store) -> None:
     await park(store, "parked", asking(what="Go"))
     await park(store, "stopped", asking(what="Go"))
     await store.interrupt("stopped", now=START)
-    await clerk(ConnectionError("no line")).run("go", **options(store, "failed"))
+    await clerk(RuntimeError("no line")).run("go", **options(store, "failed"))
     removed = await store.prune(OLD, now=NOW)
     assert sorted(removed) == ["old", "stopped"]
     assert await ids(store) == {"young", "parked", "failed"}

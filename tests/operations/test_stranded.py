@@ -116,7 +116,7 @@ async def test_runs_of_every_other_status(store: Store) -> None:
     await copy(whole, "running", store, change=lambda rows: rows[:-2])
     await park(store, "ready", clerk(call("look", what="tea"), call("ask", what="Go", hours=1), say("done")))
     await store.expire_due(START + HOUR)
-    await clerk(call("look", what="tea"), ConnectionError("no line")).run("go", **options(store, "failed"))
+    await clerk(call("look", what="tea"), RuntimeError("no line")).run("go", **options(store, "failed"))
     found = await check(without("look"), store)
     assert {one.run_id: one.status for one in found} == {
         "running": "running",

@@ -54,7 +54,7 @@ async def all_kinds(store: Store) -> None:
     await answer(store, "done", clerk())
     await park(store, "stopped", clerk())
     await store.interrupt("stopped", now=START)
-    await clerk(ConnectionError("no line")).run("go", **options(store, "failed"))
+    await clerk(RuntimeError("no line")).run("go", **options(store, "failed"))
 
 
 async def test_nothing_is_wrong(store: Store) -> None:
