@@ -58,23 +58,31 @@ def effects(folder: Path) -> Counter[str]:
     return Counter(str(line["what"]) for line in entries(folder))
 
 
-@pytest.mark.parametrize("answer", ["approve", "decline"])
 @pytest.mark.parametrize(
-    ("policy", "lookups", "own", "total", "repeats", "replay"),
+    ("policy", "answer", "lookups", "own", "total", "repeats", "replay"),
     [
         (
             "rewind",
+            "decline",
             2,
             300,
             1_200,
             "4 turns bought again; runs again: look_up",
             "attempt 2; 4 turns bought again: 3 of payments.2, 1 of coordinator.1",
         ),
-        ("continue", 1, 200, 800, "no turn and no finished tool", "attempt 1; 0 turns bought again"),
+        (
+            "continue",
+            "approve",
+            1,
+            200,
+            800,
+            "no turn and no finished tool",
+            "attempt 1; 0 turns bought again",
+        ),
     ],
 )
 def test_each_policy_and_answer(
-    tmp_path: Path, answer: str, policy: str, lookups: int, own: int, total: int, repeats: str, replay: str
+    tmp_path: Path, policy: str, answer: str, lookups: int, own: int, total: int, repeats: str, replay: str
 ) -> None:
     ran = demo(tmp_path, "--policy", policy, "--answer", answer, "--keep")
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -127,6 +135,7 @@ def test_a_kept_run_is_shown_again_and_nothing_happens_to_it(tmp_path: Path) -> 
     first = demo(tmp_path, "--keep")
     folder = kept_folder(tmp_path)
     before = effects(folder)
+    assert before == Counter(track=1, look_up=2, refund=1, send_voucher=1)
     again = demo(tmp_path, "--open", str(folder))
     assert again.returncode == 0
     table = first.stdout[first.stdout.index("  handle ") :].split("\n\n")[0]

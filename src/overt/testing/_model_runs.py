@@ -27,6 +27,8 @@ from overt.tool import ToolResult, pending, tool
 __all__ = ("RUN_CHECKS",)
 
 PROMPT = "Where is it?"
+PATIENCE = 30.0
+"""Seconds a run may take that goes nowhere, such as one whose tools wait for each other in vain."""
 
 
 class City(BaseModel):
@@ -170,7 +172,7 @@ def _check(
     async def body(bench: ModelBench) -> None:
         answers = [MODEL_CASES[case] for case in cases]
         scene = _Scene(bench.model(*answers), **options)
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             result, runtime = await play(scene)
         native = bool(getattr(scene.model, "structured_output", False))
         mocked = _Scene(mock_of(answers, structured_output=native), **options)
