@@ -95,6 +95,7 @@ async def test_layers_do_not_multiply() -> None:
         ({"retry-after": "-3"}, 0.0),
         ({"retry-after": "1.5"}, 1.5),
         ({"retry-after": "soon"}, None),
+        ({"retry-after": "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"}, None),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "inf"}, None),
         ({"retry-after": ""}, None),

@@ -281,7 +281,7 @@ def _until(said: str, date: str | None) -> float | None:
 def _date(text: str | None) -> datetime | None:
     try:
         found = parsedate_to_datetime(text) if text else None
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return found if found is None or found.tzinfo is not None else found.replace(tzinfo=UTC)
 
