@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import UTC, datetime
-from decimal import Decimal
+from decimal import Decimal, Inexact, localcontext
 from typing import Any
 
 import anyio
@@ -193,6 +193,21 @@ async def test_a_failed_attempt_that_was_charged_is_priced() -> None:
     result, _ = await agent().run("go", model=model, prices=TABLE, retry=RetryPolicy(base=0))
     assert (result.cost, result.priced) == (None, TWO)
     assert result.unpriced == (Unpriced(model="mock", calls=1, reason="no_usage"),)
+
+
+async def test_money_is_counted_alike_whatever_the_host_reckons_with() -> None:
+    usage = Usage(input_tokens=1_234_567, output_tokens=7, total_tokens=1_234_574)
+    found: list[tuple[Decimal | None, Decimal | None]] = []
+    for digits in (28, 3):
+        model = MockModel([call("look").with_options(usage=usage), say("x", usage=usage)])
+        with localcontext() as context:
+            context.prec = digits
+            context.traps[Inexact] = digits > 3
+            result, rt = await agent(look).run(
+                "go", model=model, prices=TABLE, budget=Budget(max_cost=Decimal("12.345678901"))
+            )
+            found.append((result.cost, rt.remaining("root/a.1").max_cost))
+    assert found == [(Decimal("2.469274"), Decimal("9.876404901"))] * 2
 
 
 class Broken:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import Protocol
 
 from pydantic import Field
 
 from overt._frozen import Frozen
+from overt.core.ledger import MONEY
 from overt.errors import DefinitionError
 from overt.message import Usage
 
@@ -67,14 +68,15 @@ class Price(Frozen):
         cached = min(usage.cached_tokens, usage.input_tokens)
         written = min(usage.cache_write_tokens, usage.input_tokens - cached)
         reasoning = min(usage.reasoning_tokens, usage.output_tokens)
-        total = (
-            self.input * (usage.input_tokens - cached - written)
-            + (self.input if self.cached is None else self.cached) * cached
-            + (self.input if self.cache_write is None else self.cache_write) * written
-            + self.output * (usage.output_tokens - reasoning)
-            + (self.output if self.reasoning is None else self.reasoning) * reasoning
-        )
-        return total / _MILLION
+        with localcontext(MONEY):
+            total = (
+                self.input * (usage.input_tokens - cached - written)
+                + (self.input if self.cached is None else self.cached) * cached
+                + (self.input if self.cache_write is None else self.cache_write) * written
+                + self.output * (usage.output_tokens - reasoning)
+                + (self.output if self.reasoning is None else self.reasoning) * reasoning
+            )
+            return total / _MILLION
 
 
 class PriceTable:
@@ -143,12 +145,13 @@ class GenAIPrices:
         for name in (call.replied, call.model):
             if name:
                 try:
-                    found = self._prices.calc_price(
-                        usage,
-                        model_ref=name,
-                        provider_id=call.provider or None,
-                        genai_request_timestamp=call.at,
-                    )
+                    with localcontext(MONEY):
+                        found = self._prices.calc_price(
+                            usage,
+                            model_ref=name,
+                            provider_id=call.provider or None,
+                            genai_request_timestamp=call.at,
+                        )
                 except LookupError:
                     continue
                 return found.total_price

@@ -15,6 +15,7 @@ from overt._text import size
 from overt.core import facts as f
 from overt.core.effects import AskHost, CallModel, CallTool, CheckCalls, Sleep
 from overt.core.keys import call_key
+from overt.core.ledger import MONEY
 from overt.core.moves import (
     call_of,
     close_effect,
@@ -60,7 +61,7 @@ def _model_called(tree: Tree, fact: f.ModelCalled) -> None:
         a.reserved += fact.reserve
     if money is not None:
         for a in node.chain:
-            a.money_reserved += money
+            a.money_reserved = MONEY.add(a.money_reserved, money)
 
 
 def _model_closed(
@@ -73,12 +74,13 @@ def _model_closed(
         a.reserved -= effect.reserve
         a.spent += spent
     if effect.money is not None:
+        usd = effect.money if cost is None else cost
         for a in node.chain:
-            a.money_reserved -= effect.money
-            a.money += effect.money if cost is None else cost
+            a.money_reserved = MONEY.subtract(a.money_reserved, effect.money)
+            a.money = MONEY.add(a.money, usd)
     elif cost is not None:
         for a in node.chain:
-            a.money += cost
+            a.money = MONEY.add(a.money, cost)
     if cost is None:
         note_unpriced(node, model, "no_usage" if tokens is None else "no_price")
 

@@ -15,6 +15,7 @@ from overt.core import facts as f
 from overt.core.batch import Call, CallState
 from overt.core.budget import cap_now, spent_now
 from overt.core.effects import AskLimit, CallModel, CheckCalls, CheckText, Verify
+from overt.core.ledger import MONEY
 from overt.core.moves import call_of, close_effect, finish, open_effect, wake_of
 from overt.core.tree import Node, RequestState, Tree, Wake
 from overt.message import AssistantMessage, Message, UserMessage
@@ -212,7 +213,7 @@ def _model_skipped(tree: Tree, fact: f.ModelSkipped) -> None:
         a.total.model_calls -= 1
         a.reserved -= effect.reserve
         if effect.money is not None:
-            a.money_reserved -= effect.money
+            a.money_reserved = MONEY.subtract(a.money_reserved, effect.money)
 
 
 HANDLERS: dict[type, Callable[[Tree, Any], None]] = {

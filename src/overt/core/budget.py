@@ -13,6 +13,7 @@ from typing import NamedTuple
 from overt._text import size
 from overt.core.effects import AskLimit
 from overt.core.facts import Caps
+from overt.core.ledger import MONEY
 from overt.core.render import shown
 from overt.core.tree import Node, Tree, Wake
 from overt.result import Limit
@@ -112,7 +113,7 @@ def spent_now(tree: Tree, at: Node, wake: Wake, limit: Limit) -> str:
         case Limit.MAX_MODEL_CALLS:
             return str(at.total.model_calls)
         case Limit.MAX_WALL:
-            return plain(Decimal(wall_spent(tree, at, tree.now)).scaleb(-6))
+            return plain(Decimal(wall_spent(tree, at, tree.now)).scaleb(-6, MONEY))
         case _:
             return plain(at.money)
 
@@ -198,7 +199,7 @@ def admit_model(tree: Tree, node: Node) -> Admitted | Waits | Stopped:
             cap = Decimal(caps.max_cost)
             if a.money >= cap:
                 return Stopped(Limit.MAX_COST, a.id, f"{caps.max_cost} USD")
-            usd = cap - a.money - a.money_reserved
+            usd = _usd_left(cap, a)
             waits = waits or usd <= 0
             money = usd if money is None else min(money, usd)
         if caps.max_tokens is not None:
@@ -225,8 +226,13 @@ def _money(root: Node, tokens: int, left: Decimal) -> Decimal:
     """
     if not root.total.priced:
         return left
-    wanted = root.total.cost * tokens / root.total.priced
-    return min(wanted.quantize(NANO, ROUND_CEILING), left)
+    total = root.total
+    wanted = MONEY.divide(MONEY.multiply(total.cost, Decimal(tokens)), Decimal(total.priced))
+    return min(wanted.quantize(NANO, ROUND_CEILING, MONEY), left)
+
+
+def _usd_left(cap: Decimal, at: Node) -> Decimal:
+    return MONEY.subtract(MONEY.subtract(cap, at.money), at.money_reserved)
 
 
 def admit_tool(node: Node) -> Stopped | None:
@@ -249,9 +255,7 @@ def remaining(tree: Tree, node: Node, now: int) -> Caps:
 
     chain = node.chain
     wall = [a.caps.max_wall * 1e6 - wall_spent(tree, a, now) for a in chain if a.caps.max_wall is not None]
-    cost = [
-        Decimal(a.caps.max_cost) - a.money - a.money_reserved for a in chain if a.caps.max_cost is not None
-    ]
+    cost = [_usd_left(Decimal(a.caps.max_cost), a) for a in chain if a.caps.max_cost is not None]
     return Caps(
         max_turns=max(
             turn_cap(node) - (node.wake.turns if node.wake is not None and node.wake.status is None else 0), 0

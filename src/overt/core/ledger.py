@@ -6,13 +6,15 @@ down, so a second wake, a rewind, an error or another process cannot lower a num
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 
 from overt.core.facts import Tokens
 
-__all__ = ("ZERO", "Account")
+__all__ = ("MONEY", "ZERO", "Account")
 
 ZERO = Decimal(0)
+MONEY = Context(prec=60, traps=[InvalidOperation, DivisionByZero, Overflow])
+"""What money is counted in. The ambient one is the host's: in another process the same facts might come to less."""
 
 
 class Account:
@@ -69,7 +71,7 @@ class Account:
         if cost is None:
             self.unpriced += 1
         else:
-            self.cost += cost
+            self.cost = MONEY.add(self.cost, cost)
             if tokens is not None:
                 self.priced += tokens.total or tokens.input + tokens.output
 

@@ -12,6 +12,7 @@ from overt.core.desk import Desk
 from overt.core.effects import AskLimit
 from overt.core.ending import fail, stop
 from overt.core.inputs import AnswerSpec, LimitRuled
+from overt.core.ledger import MONEY
 from overt.core.recovery import check_raise
 from overt.core.suspension import ask_of_wake, look_again
 from overt.core.tree import Node, RequestState, Wake
@@ -145,7 +146,7 @@ def budget_answered(d: Desk, request: RequestState, answer: AnswerSpec) -> None:
         return
     caps: dict[str, Any]
     if limit is Limit.MAX_COST:
-        caps = {name: str(Decimal(str(present)) + Decimal(str(more)))}
+        caps = {name: str(MONEY.add(Decimal(str(present)), Decimal(str(more))))}
     elif limit is Limit.MAX_WALL:
         caps = {name: float(str(present)) + float(more)}
     else:
