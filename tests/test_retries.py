@@ -349,3 +349,37 @@ def test_a_policy_that_is_none_is_refused(field: dict[str, Any]) -> None:
 async def test_an_option_that_is_no_policy_is_refused() -> None:
     with pytest.raises(DefinitionError, match=r"option 'retry' has to be a RetryPolicy .*, not int"):
         await agent().run("go", model=MockModel(["x"]), retry=3)  # type: ignore[arg-type]  # what is tested
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"usage": Usage(input_tokens=-1)},
+        {"usage": "many"},
+        {"retry_after": "5"},
+        {"type": 7},
+        {"detail": b"bytes"},
+    ],
+    ids=repr,
+)
+async def test_an_error_a_model_fills_in_with_what_is_none_fails_the_call_alone(
+    wrong: dict[str, Any],
+) -> None:
+    error = busy()
+    vars(error).update(wrong)
+    result, rt = await run(Flaky(error, clock=VirtualClock()))
+    assert (result.status, result.usage.model_calls, result.usage.unreported_calls) == ("error", 1, 1)
+    assert result.error is not None
+    assert (result.error.source, result.error.retryable) == ("model", False)
+    again = await rt.recover()
+    assert again.status == "done"
+
+
+async def test_what_cannot_be_sent_is_no_call() -> None:
+    model = Flaky(DefinitionError("a FilePart cannot be sent"), clock=VirtualClock())
+    result, rt = await run(model)
+    assert result.error is not None
+    assert (result.error.type, result.error.source) == ("DefinitionError", "model")
+    assert result.error.message == "a FilePart cannot be sent"
+    assert (result.usage.model_calls, result.usage.unreported_calls, result.unpriced) == (0, 0, ())
+    assert (await rt.recover()).status == "done"

@@ -272,7 +272,10 @@ class Model(Protocol):
         ...
 
     async def generate(self, request: ModelRequest) -> ModelResponse:
-        """Answer one request. Raise `ModelError` (or anything) to fail; cancellation must be let through."""
+        """Answer one request. Raise `ModelError` (or anything) to fail; cancellation must be let through.
+
+        A `DefinitionError` says that the request cannot be sent: then it counts as no model call.
+        """
         ...
 
 

@@ -29,7 +29,7 @@ from overt.driver.reply import read_reply, tokens_of
 from overt.driver.rulings import ToCheck, rule_calls
 from overt.driver.shown import shown_to
 from overt.driver.streaming import generate
-from overt.errors import InvalidAnswer, ModelError, StoreError
+from overt.errors import DefinitionError, InvalidAnswer, ModelError, StoreError
 from overt.hooks import AfterLLM
 from overt.message import Message, Model, ModelRequest, ModelResponse, SystemMessage, ToolSpec, Usage
 from overt.models.redact import denied, redact
@@ -93,7 +93,13 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
     except Failed as failed:
         return i.ModelUnsent(effect.id, failed.error)
     except ModelError as error:
-        return _lost(driver, node, effect, model, _model_error(driver, error), error.usage)
+        try:
+            return _lost(driver, node, effect, model, _model_error(driver, error), error.usage)
+        except (TypeError, AttributeError) as wrong:  # a host's model that fills in what is none
+            return _lost(driver, node, effect, model, _foreign_error(driver, wrong), None)
+    except DefinitionError as error:
+        # What cannot be sent is no call: nobody has charged for it.
+        return i.ModelUnsent(effect.id, f.ErrorSpec(type(error).__name__, message_of(driver, error), "model"))
     except StoreError:
         raise
     except BaseException as error:  # noqa: BLE001  # whatever a model raises is a failed call
