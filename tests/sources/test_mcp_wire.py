@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,24 +12,15 @@ from overt import Answer, Request, Runtime, Status
 from overt.sources.mcp import ToolServer
 from overt.stores import MemoryStore
 from overt.testing import call, say
+from tests.npm import npm_program
 from tests.sources.kit import agent, ran, said
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
 
 
-def program(name: str) -> str:
-    """Return the path of a program that npm has installed; where it has not, the test is skipped."""
-    folder = Path(
-        os.environ.get("OVERT_NPM_BIN") or Path(__file__).parents[2] / ".venv/node/node_modules/.bin"
-    )
-    if not (folder / name).exists():
-        pytest.skip(f"{name} is not installed in {folder}")
-    return str(folder / name)
-
-
 @pytest.fixture
 async def everything() -> AsyncIterator[ToolServer]:
-    command = program("mcp-server-everything")
+    command = npm_program("mcp-server-everything")
     async with ToolServer.stdio(
         "every thing", command=command, args=["stdio"], env={"API_TOKEN": "tok-4711"}
     ) as server:
@@ -85,7 +75,7 @@ async def test_server_everything_asks(everything: ToolServer) -> None:
 
 async def test_server_filesystem(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("contents", "utf-8")
-    server = ToolServer.stdio("files", command=program("mcp-server-filesystem"), args=[str(tmp_path)])
+    server = ToolServer.stdio("files", command=npm_program("mcp-server-filesystem"), args=[str(tmp_path)])
     async with server:
         tools = {tool.original: tool for tool in await server.tools(exclude=["move_file"])}
         hints = {name: tools[name].on_replay for name in ("read_text_file", "create_directory", "write_file")}

@@ -205,6 +205,7 @@ class ModelReplied(NamedTuple):
     cost: str | None = None
     finish: str = "stop"
     model: str = ""
+    """What the provider calls the model, or the name it was asked under."""
     reasoning: str | None = None
     opaque: str | None = None
     ruled: bool = False

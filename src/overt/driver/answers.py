@@ -23,7 +23,8 @@ __all__ = ("check_data", "fits_schema", "text_of")
 def _validator(schema: str) -> Validator:
     from jsonschema_rs import validator_for  # loaded with the first request that has a schema
 
-    return validator_for(json.loads(schema))
+    # A schema may come from elsewhere, and nothing is fetched because it says so.
+    return validator_for(json.loads(schema), offline=True)
 
 
 def text_of(answer: Answer[Any]) -> str | None:

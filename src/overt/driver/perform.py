@@ -88,6 +88,8 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
             measure(driver, member, node, "llm", model.name, "ok", since, usage=usage)
         native = request.output_schema is not None
         done = read_reply(member, node, effect, response, native=native, checks=_checks(member, node))
+        if not done.model:
+            done = done._replace(model=clean(str(model.name)))
         if driver.crew.prices is not None:
             done = done._replace(cost=cost_of(driver, model, response.usage, done.model))
     except Failed as failed:
