@@ -338,6 +338,29 @@ async def test_a_call_that_cannot_be_priced_spends_what_was_reserved() -> None:
     assert result.turns < 9
 
 
+async def test_a_provider_that_is_busy_at_the_first_call_does_not_use_up_the_money() -> None:
+    replies: list[Any] = [ModelError("busy", retryable=True), say("x", usage=SPENT)]
+    result, rt = await agent().run(
+        "go",
+        model=MockModel(lambda request: replies.pop(0)),
+        prices=TABLE,
+        budget=Budget(max_cost=Decimal(5)),
+        retry=RetryPolicy(base=0),
+    )
+    assert (result.status, result.cost, result.priced) == (Status.DONE, None, TWO)
+    # The first call of a handle is taken for 1,000 tokens of input.
+    assert rt.remaining("root/a.1").max_cost == Decimal("2.999")
+
+
+async def test_calls_that_report_no_usage_stop_at_the_cap_all_the_same() -> None:
+    model = MockModel([call("look").with_options(usage=None)] * 9)
+    budget = Budget(max_cost=Decimal("0.0025"), max_turns=9)
+    result, rt = await agent(look, budget=budget).run("go", model=model, prices=TABLE)
+    assert (result.limit, result.cost, result.priced) == (Limit.MAX_COST, None, ZERO)
+    assert 1 < result.turns < 9
+    assert rt.remaining("root/a.1").max_cost == 0
+
+
 async def test_a_cap_without_prices_is_refused_before_anything_happens() -> None:
     model = MockModel(["x"])
     for options in ({"budget": Budget(max_cost=Decimal(1))}, {}):

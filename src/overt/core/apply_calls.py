@@ -65,16 +65,24 @@ def _model_called(tree: Tree, fact: f.ModelCalled) -> None:
 
 
 def _model_closed(
-    node: Node, wake: Wake, effect: CallModel, tokens: f.Tokens | None, cost: Decimal | None, model: str
+    node: Node,
+    wake: Wake,
+    effect: CallModel,
+    tokens: f.Tokens | None,
+    cost: Decimal | None,
+    model: str,
+    charge: str | None = None,
 ) -> None:
-    """Settle a call: what nobody reported or could price takes what was reserved for it."""
+    """Settle a call: what nobody reported or could price takes what was reserved for it, or what that would cost."""
     wake.model = 0
     spent = effect.reserve if tokens is None else tokens.total or tokens.input + tokens.output
     for a in node.chain:
         a.reserved -= effect.reserve
         a.spent += spent
     if effect.money is not None:
-        usd = effect.money if cost is None else cost
+        usd = cost
+        if usd is None:
+            usd = effect.money if charge is None else min(Decimal(charge), effect.money)
         for a in node.chain:
             a.money_reserved = MONEY.subtract(a.money_reserved, effect.money)
             a.money = MONEY.add(a.money, usd)
@@ -91,7 +99,7 @@ def _model_replied(tree: Tree, fact: f.ModelReplied) -> None:
     assert isinstance(effect, CallModel)
     tokens = fact.tokens
     cost = None if fact.cost is None else Decimal(fact.cost)
-    _model_closed(node, wake, effect, tokens, cost, fact.model)
+    _model_closed(node, wake, effect, tokens, cost, fact.model, fact.charge)
     node.own.reply(tokens, cost)
     for a in node.chain:
         a.total.reply(tokens, cost)
@@ -186,7 +194,7 @@ def _model_failed(tree: Tree, fact: f.ModelFailed) -> None:
     effect = close_effect(tree, fact.effect)
     assert isinstance(effect, CallModel)
     cost = None if fact.cost is None else Decimal(fact.cost)
-    _model_unanswered(node, wake, effect, fact.tokens, cost, fact.model)
+    _model_unanswered(node, wake, effect, fact.tokens, cost, fact.model, fact.charge)
 
 
 def _model_unanswered(
@@ -196,8 +204,9 @@ def _model_unanswered(
     tokens: f.Tokens | None = None,
     cost: Decimal | None = None,
     model: str = "",
+    charge: str | None = None,
 ) -> None:
-    _model_closed(node, wake, effect, tokens, cost, model)
+    _model_closed(node, wake, effect, tokens, cost, model, charge)
     node.own.call(tokens, cost)
     for a in node.chain:
         a.total.call(tokens, cost)

@@ -212,6 +212,8 @@ class ModelReplied(NamedTuple):
     """Whether the checks have been asked about its calls already."""
     output: str | None = None
     """Canonical JSON of the typed output, where the reply is one."""
+    charge: str | None = None
+    """USD the call takes from the money pool where its cost is not known; `None`: what it had reserved."""
 
 
 class ModelFailed(NamedTuple):
@@ -224,6 +226,8 @@ class ModelFailed(NamedTuple):
     """What the provider charged all the same; `None`: it reported nothing."""
     cost: str | None = None
     model: str = ""
+    charge: str | None = None
+    """As in `ModelReplied`."""
 
 
 class EffectLost(NamedTuple):

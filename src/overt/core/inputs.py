@@ -177,6 +177,8 @@ class ModelDone(NamedTuple):
     """Why a reply without calls is no typed output."""
     error: ErrorSpec | None = None
     """What a hook raised over the reply."""
+    charge: str | None = None
+    """USD to take for it where its cost is not known; `None`: what it had reserved."""
 
 
 class ModelUnsent(NamedTuple):
@@ -204,6 +206,8 @@ class ModelLost(NamedTuple):
     tokens: Tokens | None = None
     cost: str | None = None
     model: str = ""
+    charge: str | None = None
+    """As in `ModelDone`."""
 
 
 class Slept(NamedTuple):

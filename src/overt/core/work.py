@@ -181,7 +181,7 @@ def _retry_waiting(d: Desk) -> None:
 
 def lost(d: Desk, inp: ModelLost, node: Node, wake: Wake) -> None:
     """A model call failed: post it, then wait for another attempt, or fail with it."""
-    d.emit(f.ModelFailed(node.id, inp.effect, inp.error, inp.tokens, inp.cost, inp.model))
+    d.emit(f.ModelFailed(node.id, inp.effect, inp.error, inp.tokens, inp.cost, inp.model, inp.charge))
     if inp.wait is not None and _has_room(d, node, inp.wait):
         d.emit(f.RetryAwaited(node.id, d.tree.next_effect, inp.wait))
     else:
@@ -220,6 +220,7 @@ def replied(d: Desk, inp: ModelDone, node: Node, wake: Wake) -> None:
             inp.opaque,
             inp.ruled,
             None if inp.finish in REPLY_ERRORS else inp.output,
+            inp.charge,
         )
     )
     if inp.finish == "length":

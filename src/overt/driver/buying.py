@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from overt.core import facts as f
 from overt.core import inputs as i
-from overt.core.effects import Sleep
+from overt.core.effects import CallModel, Sleep
 from overt.core.tree import Node
 from overt.driver.metering import LOG
 from overt.message import Model, Usage
@@ -16,7 +16,7 @@ from overt.message import Model, Usage
 if TYPE_CHECKING:
     from overt.driver.loop import Driver
 
-__all__ = ("cost_of", "perform_sleep", "retries", "wait_before")
+__all__ = ("charge_of", "cost_of", "perform_sleep", "retries", "wait_before")
 
 _RETRYABLE = frozenset({408, 409, 425, 429})
 
@@ -64,6 +64,17 @@ def cost_of(driver: Driver, model: Model, usage: Usage | None, replied: str) -> 
         LOG.exception("the prices of the run failed for model %r", model.name)
         return None
     return format(cost, "f")
+
+
+def charge_of(driver: Driver, model: Model, effect: CallModel, cost: str | None) -> str | None:
+    """Return what to take from a pool of money for a call whose cost is not known: the tokens it reserved, as input.
+
+    Nothing has been priced when the first call of a run is made, so it reserves all there is; were it to take that, a
+    provider that is busy once would use up the pool.
+    """
+    if effect.money is None or cost is not None:
+        return None
+    return cost_of(driver, model, Usage(input_tokens=effect.reserve, total_tokens=effect.reserve), "")
 
 
 async def perform_sleep(driver: Driver, effect: Sleep) -> i.Input:

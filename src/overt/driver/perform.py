@@ -22,7 +22,7 @@ from overt.core.tree import Node
 from overt.core.views import request_view
 from overt.driver.answers import check_data, text_of
 from overt.driver.asking import Failed, call_hook, message_of, short
-from overt.driver.buying import cost_of, retries, wait_before
+from overt.driver.buying import charge_of, cost_of, retries, wait_before
 from overt.driver.context import InContext, describe, let_through
 from overt.driver.metering import measure
 from overt.driver.reply import read_reply, tokens_of
@@ -91,7 +91,8 @@ async def perform_model(driver: Driver, effect: CallModel, before: int) -> i.Inp
         if not done.model:
             done = done._replace(model=clean(str(model.name)))
         if driver.crew.prices is not None:
-            done = done._replace(cost=cost_of(driver, model, response.usage, done.model))
+            cost = cost_of(driver, model, response.usage, done.model)
+            done = done._replace(cost=cost, charge=charge_of(driver, model, effect, cost))
     except Failed as failed:
         return i.ModelUnsent(effect.id, failed.error)
     except ModelError as error:
@@ -123,13 +124,15 @@ def _lost(
     """Return what the rules are told of a failed call: what it cost, and when to make it again."""
     if model is None:
         return i.ModelLost(effect.id, error)
+    cost = cost_of(driver, model, usage, "")
     return i.ModelLost(
         effect.id,
         error,
         wait_before(driver, node, error),
         tokens_of(usage),
-        cost_of(driver, model, usage, ""),
+        cost,
         clean(str(model.name)),
+        charge_of(driver, model, effect, cost),
     )
 
 
