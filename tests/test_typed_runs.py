@@ -395,3 +395,16 @@ def test_messages_and_responses_are_what_a_model_of_ones_own_may_give() -> None:
     result, rt = typed(Own(), int).run_sync("go")
     assert result.output == 1
     assert rt.transcript(W)[0] == UserMessage(text="go")
+
+
+@ways
+async def test_what_is_offered_is_the_same_object_from_turn_to_turn(native: bool) -> None:
+    @tool
+    async def look() -> str:
+        return "seen"
+
+    model = model_of(native, call("look"), call("look"), {"value": 1})
+    result, _ = await typed(model, int, look).run("go")
+    assert result.output == 1
+    assert len({id(request.tools) for request in model.requests}) == 1
+    assert [spec.name for spec in model.requests[0].tools] == ["look", *(() if native else ["final_result"])]

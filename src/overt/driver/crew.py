@@ -114,6 +114,7 @@ class Member:
     """One agent of one run, ready to work."""
 
     __slots__ = (
+        "_with_output",
         "at_once",
         "completion",
         "delegates",
@@ -168,6 +169,16 @@ class Member:
         self.wait_for: WaitFor | None = kit.wait_for
         self.specs: tuple[ToolSpec, ...] = kit.specs
         self.specs_with_task: tuple[ToolSpec, ...] = kit.specs_with_task
+        self._with_output: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = ((), ())
+
+    def with_output(self, specs: tuple[ToolSpec, ...], last: ToolSpec) -> tuple[ToolSpec, ...]:
+        """Return what is offered and the tool that gives typed output.
+
+        It is the same object as last time where the same is offered, so that an adapter converts it once.
+        """
+        if self._with_output[0] is not specs or not self._with_output[1]:
+            self._with_output = specs, (*specs, last)
+        return self._with_output[1]
 
     def tool(self, name: str) -> Canonical | None:
         """Return what a model calls by a name, `None` where there is nothing of it."""

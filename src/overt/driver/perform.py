@@ -227,7 +227,7 @@ def _request(
         if getattr(model, "structured_output", False):
             schema = member.output.schema
         else:
-            tools = (*tools, member.output.spec)
+            tools = member.with_output(tools, member.output.spec)
     return ModelRequest(
         messages=messages,
         tools=tools,
