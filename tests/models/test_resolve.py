@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -68,3 +69,35 @@ def test_importing_models_loads_no_provider() -> None:
 def test_an_unknown_attribute_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="Nothing"):
         _ = overt.models.Nothing
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [
+        ("openai:m", "OPENAI_BASE_URL"),
+        ("openai-responses:m", "OPENAI_BASE_URL"),
+        ("anthropic:m", "ANTHROPIC_BASE_URL"),
+        ("google:gemini-3-m", "GOOGLE_GEMINI_BASE_URL"),
+    ],
+)
+@pytest.mark.parametrize("first", ["http://127.0.0.1:1/first", None])
+async def test_a_model_stays_with_the_endpoint_it_was_made_for(
+    name: str, variable: str, first: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What only that host may see again is told by where the model was made to ask, so nothing moves it later."""
+    for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.setenv(key, "key-of-nobody")
+    monkeypatch.delenv(variable, raising=False)
+    if first:
+        monkeypatch.setenv(variable, first)
+    model: Any = resolve(name)
+    monkeypatch.setenv(variable, "http://127.0.0.1:2/later")
+    if name.startswith("google"):
+        at, known = (await model._api())._http_options.base_url, model._host
+    elif name.startswith("anthropic"):
+        at, known = (await model._own_client()).base_url, model._provider
+    else:
+        at, known = (await model._endpoint._own_client()).base_url, model._endpoint.host
+    host = str(known).rpartition(":")[2]
+    assert (host == "127.0.0.1") == (first is not None)
+    assert str(at).startswith(first or f"https://{host}")

@@ -42,6 +42,7 @@ __all__ = ("Answer", "Endpoint", "StreamReader")
 
 _SECRET_HEADERS = ("authorization", "api-key", "x-api-key", "openai-organization", "openai-project", "cookie")
 _AZURE = (".openai.azure.com", ".azure-api.net", ".cognitiveservices.azure.com", ".services.ai.azure.com")
+_OPENAI = "https://api.openai.com/v1"
 # Seconds a stream may take to end once all of it was said, so that its connection can be used again.
 _DRAIN = 0.1
 
@@ -153,7 +154,8 @@ class Endpoint:
         if client is not None and (base_url is not None or api_key is not None):
             raise DefinitionError(f"{self._told}: base_url and api_key belong to the client that is given")
         if client is None and base_url is None:
-            base_url = os.environ.get("OPENAI_BASE_URL", "").strip() or None
+            # Now, and not by the client at the first call: reasoning goes back to the host that is known here.
+            base_url = os.environ.get("OPENAI_BASE_URL", "").strip() or _OPENAI
         if base_url is not None and not base_url.startswith(("http://", "https://")):
             raise DefinitionError(f"{self._told}: base_url has to begin with http:// or https://")
         self._client = None if client is None else client.with_options(max_retries=0)

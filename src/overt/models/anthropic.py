@@ -45,6 +45,7 @@ __all__ = ("AnthropicModel",)
 
 _Client: TypeAlias = AsyncAnthropic | AsyncAnthropicVertex
 
+_ANTHROPIC = "https://api.anthropic.com"
 _PATH = "/v1/messages"
 _SECRET_HEADERS = (
     "anthropic-organization-id",
@@ -87,7 +88,8 @@ class AnthropicModel:
         name: The model, as the provider calls it.
         client: Your own `AsyncAnthropic`, `AsyncAnthropicVertex` or subclass, used with its retries off and never
             closed; then which loops it may be used from is for you to know. `None` makes clients as needed.
-        base_url: Another endpoint, without `/v1`; `None` is `ANTHROPIC_BASE_URL`, or Anthropic.
+        base_url: Another endpoint, without `/v1`; `None` is `ANTHROPIC_BASE_URL` as it is now, or
+            Anthropic.
         api_key: The key; `None` reads `ANTHROPIC_API_KEY` at each call.
         settings: Settings that hold where the agent's own say nothing.
         max_output_tokens: Tokens a reply may have where neither settings nor budget say less.
@@ -122,6 +124,9 @@ class AnthropicModel:
             raise DefinitionError(
                 f"AnthropicModel {name!r}: base_url and api_key belong to the client that is given"
             )
+        if client is None and base_url is None:
+            # Now, and not by the client at the first call: thinking goes back to the host that is known here.
+            base_url = os.environ.get("ANTHROPIC_BASE_URL", "").strip() or _ANTHROPIC
         if base_url is not None and not base_url.startswith(("http://", "https://")):
             raise DefinitionError(f"AnthropicModel {name!r}: base_url has to begin with http:// or https://")
         self._name = name
@@ -131,7 +136,6 @@ class AnthropicModel:
         self._settings = settings or ModelSettings()
         self._structured_output = structured_output
         at = str(self._client.base_url) if self._client is not None else base_url
-        at = at or os.environ.get("ANTHROPIC_BASE_URL")
         self._provider = f"anthropic:{(urlsplit(at).hostname if at else None) or 'api.anthropic.com'}"
         self._converter = Converter(
             self._provider, limit=max_output_tokens, cache=cache, transform=transform_schema

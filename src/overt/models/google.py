@@ -40,6 +40,7 @@ from overt.models.assemble import Assembler
 
 __all__ = ("GoogleModel",)
 
+_GOOGLE = "https://generativelanguage.googleapis.com"
 _KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 _SECRET_HEADERS = ("authorization", "x-goog-api-key", "x-goog-user-project", "cookie")
 # The client retries nothing unless it is told to, but with aiohttp it connects twice, and a client may come with
@@ -111,8 +112,8 @@ class GoogleModel:
         client: Your own `google.genai.Client`, or its `aio`, used with its retries off and never closed; then which
             loops it may be used from is for you to know. On trio it has to be made with
             `HttpOptions(httpx_async_client=httpx2.AsyncClient())`. `None` makes clients for the Gemini API as needed.
-        base_url: Another endpoint, without the API's version; `None` is `GOOGLE_GEMINI_BASE_URL`, or Google. The
-            version is the client's own choice, `v1` unless `GOOGLE_GENAI_API_VERSION` says otherwise.
+        base_url: Another endpoint, without the API's version; `None` is `GOOGLE_GEMINI_BASE_URL` as it is now, or
+            Google. The version is the client's own choice, `v1` unless `GOOGLE_GENAI_API_VERSION` says otherwise.
         api_key: The key; `None` reads `GOOGLE_API_KEY`, else `GEMINI_API_KEY`, at each call.
         settings: Settings that hold where the agent's own say nothing.
         structured_output: Whether typed output is asked for by a schema also where tools are offered. `None` is by the
@@ -141,6 +142,9 @@ class GoogleModel:
             raise DefinitionError(
                 f"GoogleModel {name!r}: base_url and api_key belong to the client that is given"
             )
+        if client is None and base_url is None:
+            # Now, and not by the client at the first call: thoughts go back to the host that is known here.
+            base_url = os.environ.get("GOOGLE_GEMINI_BASE_URL", "").strip() or _GOOGLE
         if base_url is not None and not base_url.startswith(("http://", "https://")):
             raise DefinitionError(f"GoogleModel {name!r}: base_url has to begin with http:// or https://")
         self._name = name
