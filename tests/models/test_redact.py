@@ -42,6 +42,10 @@ def test_a_body_that_echoes_key_and_account_in_every_field_keeps_neither() -> No
         "AIzaSyA1234567890abcdef",
         "AKIAIOSFODNN7EXAMPLE",
         "eyJhbGciOi.eyJzdWIiOi.c2lnbmF0dXJl",
+        "gsk_AbCdEf123456",
+        "nvapi-AbCdEf123456",
+        "ghp_AbCdEf123456AbCdEf",
+        "xoxb-123456-AbCdEf",
         "org-AbCdEf123",
         "proj_abc123XYZ",
         "acct_1032D82eZv",
@@ -58,6 +62,8 @@ def test_known_shapes_go_without_being_named(secret: str, around: str) -> None:
 @pytest.mark.parametrize(
     ("text", "secret"),
     [
+        ("no access to arn:aws:bedrock:us-east-1:123456789012:profile/x", "123456789012"),
+        ("arn:aws:iam::123456789012:role/y may not", "123456789012"),
         ("authorization: bearer tok.en/9", "tok.en/9"),
         ("Authorization: Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
         ("proxy https://bob:hunter2@host/x", "hunter2"),

@@ -28,7 +28,9 @@ _FIELDS = re.compile(
 )
 _PATTERNS = (
     # A key as providers write and mask it: sk-…, sk-proj-…, sk-ant-…, rk-…, AIza…, gsk_…, xai-…
-    re.compile(r"(?<![A-Za-z0-9])(?:[srpg]k|xai|pplx|hf|pk|ak)[-_][A-Za-z0-9*•._-]{4,}"),
+    re.compile(r"(?<![A-Za-z0-9])(?:[srpg]k|gsk|csk|xai|pplx|hf|ak|nvapi)[-_][A-Za-z0-9*•._-]{4,}"),
+    re.compile(r"(?<![A-Za-z0-9])(?:gh[opsu]|github_pat|r8|fw|xox[abpr])[-_][A-Za-z0-9*•_-]{8,}"),
+    re.compile(r"(?<=arn:)(?:[\w-]*:){3}(\d{12})(?=:)"),
     re.compile(r"(?<![A-Za-z0-9])AIza[A-Za-z0-9_-]{8,}"),
     re.compile(r"(?<![A-Za-z0-9])ya29\.[A-Za-z0-9_.-]{8,}"),
     re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{8,}"),
