@@ -33,6 +33,7 @@ async def test_encrypted_memory(check: StoreCheck) -> None:
 
 
 @pytest.mark.parametrize("check", [*STORE_CHECKS, *STORE_REOPEN_CHECKS], ids=str)
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # the loop plays no part in what is new here
 async def test_encrypted_sqlite(check: StoreCheck, tmp_path: Path) -> None:
     def make() -> Store:
         return EncryptedStore(SQLiteStore(tmp_path / "runs.db"), KEY)

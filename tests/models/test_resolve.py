@@ -101,3 +101,19 @@ async def test_a_model_stays_with_the_endpoint_it_was_made_for(
     host = str(known).rpartition(":")[2]
     assert (host == "127.0.0.1") == (first is not None)
     assert str(at).startswith(first or f"https://{host}")
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [("openai:m", "OPENAI_API_KEY"), ("anthropic:m", "ANTHROPIC_API_KEY"), ("google:m", "GEMINI_API_KEY")],
+)
+async def test_a_key_is_read_at_each_call(name: str, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GOOGLE_API_KEY", raising=False)
+    monkeypatch.setenv(variable, "key-one")
+    model: Any = resolve(name)
+    owner = getattr(model, "_endpoint", model)
+    client = owner._api if name.startswith("google") else owner._own_client
+    first = await client()
+    assert await client() is first
+    monkeypatch.setenv(variable, "key-two")
+    assert (first.api_key, (await client()).api_key) == ("key-one", "key-two")

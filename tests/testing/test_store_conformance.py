@@ -302,6 +302,7 @@ async def test_the_whole_kit_names_the_check_that_fails() -> None:
         await store_conformance(ForgetsToRelease)
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # both loops: tests/journal/test_conformance.py
 async def test_the_whole_kit_opens_the_journals_again(tmp_path: Path) -> None:
     numbers = itertools.count()
     reopened: list[Path] = []
