@@ -352,6 +352,14 @@ async def test_a_provider_that_is_busy_at_the_first_call_does_not_use_up_the_mon
     assert rt.remaining("root/a.1").max_cost == Decimal("2.999")
 
 
+async def test_a_request_that_cannot_be_sent_gives_back_what_was_reserved() -> None:
+    replies: list[Any] = [DefinitionError("cannot be sent"), say("x", usage=SPENT)]
+    model = MockModel(lambda request: replies.pop(0))
+    result, rt = await agent().run("go", model=model, prices=TABLE, budget=Budget(max_cost=Decimal(5)))
+    assert (result.status, result.cost, rt.remaining("root/a.1").max_cost) == (Status.ERROR, ZERO, 5)
+    assert (await rt.recover()).cost == TWO
+
+
 async def test_calls_that_report_no_usage_stop_at_the_cap_all_the_same() -> None:
     model = MockModel([call("look").with_options(usage=None)] * 9)
     budget = Budget(max_cost=Decimal("0.0025"), max_turns=9)

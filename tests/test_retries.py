@@ -383,3 +383,12 @@ async def test_what_cannot_be_sent_is_no_call() -> None:
     assert result.error.message == "a FilePart cannot be sent"
     assert (result.usage.model_calls, result.usage.unreported_calls, result.unpriced) == (0, 0, ())
     assert (await rt.recover()).status == "done"
+
+
+@pytest.mark.parametrize("wait", [float("nan"), float("inf"), -1.0])
+async def test_a_wait_that_is_none_is_not_waited_for(wait: float) -> None:
+    model = Flaky(busy(retry_after=wait), clock=VirtualClock())
+    result, rt = await run(model, 0.5)
+    assert (result.status, model.at[1] - model.at[0]) == ("done", 0.5)
+    (failed,) = [e for e in rt.events() if isinstance(e, ModelFailed)]
+    assert failed.error.retry_after is None

@@ -269,3 +269,17 @@ def test_one_model_serves_loop_after_loop_over_real_sockets(
     assert [key for _, key, name in _Server.seen if name == "n"] == [KEY] * 3 * len(keys)
     # With warnings as errors, a connection left open by a loop would fail here.
     gc.collect()
+
+
+async def test_no_redirect_is_followed_with_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def away(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request.url.host)
+        return httpx2.Response(307, headers={"location": "https://elsewhere.example/v1/messages"})
+
+    client = await AnthropicModel("m", api_key="sk-ant-of-nobody")._own_client()
+    monkeypatch.setattr(client._client, "_transport_for_url", lambda url: httpx2.MockTransport(away))
+    with pytest.raises(ModelError) as caught:
+        await AnthropicModel("m", client=client).generate(ModelRequest(messages=(UserMessage(text="hi"),)))
+    assert (asked, caught.value.status_code) == (["api.anthropic.com"], 307)

@@ -437,4 +437,9 @@ def _secrets(client: _Client, response: Response | None) -> set[str | None]:
     return secrets
 
 
-_pool: Pool[AsyncAnthropic] = Pool("anthropic", make_http=DefaultAsyncHttpxClient)
+def _http() -> AsyncClient:
+    # The key is in a header of Anthropic's own, which a redirect would carry to wherever it leads.
+    return DefaultAsyncHttpxClient(follow_redirects=False)
+
+
+_pool: Pool[AsyncAnthropic] = Pool("anthropic", make_http=_http)
