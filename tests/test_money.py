@@ -356,7 +356,7 @@ async def test_a_request_that_cannot_be_sent_gives_back_what_was_reserved() -> N
     replies: list[Any] = [DefinitionError("cannot be sent"), say("x", usage=SPENT)]
     model = MockModel(lambda request: replies.pop(0))
     result, rt = await agent().run("go", model=model, prices=TABLE, budget=Budget(max_cost=Decimal(5)))
-    assert (result.status, result.cost, rt.remaining("root/a.1").max_cost) == (Status.ERROR, ZERO, 5)
+    assert (result.status, result.cost, rt.remaining("root/a.1").max_cost) == (Status.ERROR, ZERO, Decimal(5))
     assert (await rt.recover()).cost == TWO
 
 
