@@ -349,3 +349,11 @@ def test_a_policy_that_is_none_is_refused(field: dict[str, Any]) -> None:
 async def test_an_option_that_is_no_policy_is_refused() -> None:
     with pytest.raises(DefinitionError, match=r"option 'retry' has to be a RetryPolicy .*, not int"):
         await agent().run("go", model=MockModel(["x"]), retry=3)  # type: ignore[arg-type]  # what is tested
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize(("message", "text"), [("Busy 503: no", "Busy 503: no"), ("no", "Busy: no")])
+async def test_the_text_of_an_error_says_its_type_once(message: str, text: str) -> None:
+    failure = ModelError(message, type="Busy", status_code=503)
+    result, _ = await run(Flaky(failure, clock=VirtualClock()))
+    assert (result.status, result.text) == ("error", text)
