@@ -64,7 +64,7 @@ def resolve(name: str) -> Model:
         )
     factory = _factories.get(provider)
     if factory is not None:
-        given: object = factory(rest)
+        given = cast("object", factory(rest))
         if not isinstance(given, Model):
             raise DefinitionError(
                 f"model {name!r}: the factory registered for {provider!r} made a {type(given).__name__}, "
