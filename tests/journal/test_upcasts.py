@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.golden.runs import RUNS, yes
-from tests.journal.test_golden import PATHS, START, name_of, records
+from tests.journal.test_golden import PATHS, START, assert_says, name_of, records
 
 from overt import Runtime, TaskResult
 from overt.core import facts as f
@@ -114,7 +114,7 @@ async def test_a_journal_of_several_schemas_reads_and_is_carried_on(path: Path, 
     runtime: Runtime[Any] = await Runtime.open(case.agent, name, **case.options(store))
     seen = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))["result"]
     result = runtime.result().model_dump(mode="json")
-    assert {key: result[key] for key in seen} == seen
+    assert_says(result, seen)
     done: TaskResult[Any] = await runtime.recover()
     for _ in range(5):
         if done.status == "pending":
@@ -148,7 +148,7 @@ def test_damage_that_an_upcast_meets_names_run_and_position(row: dict[str, Any],
 def test_an_upcast_that_moves_positions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codec, "SCHEMA", 2)
     monkeypatch.setattr(codec, "UPCASTS", {1: lambda row: row | {"facts": row["facts"][:1]}})
-    text = json.dumps(json.loads(encode(1, FACTS)) | {"v": 1})
+    text = as_schema(1, encode(1000, FACTS))
     with pytest.raises(JournalCorrupt, match="made 1 facts of 2"):
         decode("r", Record(1, 1, text=text))
 
