@@ -56,8 +56,9 @@ class Body(httpx2.AsyncByteStream):
         self.closes = 0
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
+        before = self.closes
         for piece in self.pieces:
-            if self.closes:
+            if self.closes > before:
                 return  # as a connection that is closed gives no more
             self.sent += 1
             yield piece
