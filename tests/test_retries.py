@@ -392,3 +392,11 @@ async def test_a_wait_that_is_none_is_not_waited_for(wait: float) -> None:
     assert (result.status, model.at[1] - model.at[0]) == ("done", 0.5)
     (failed,) = [e for e in rt.events() if isinstance(e, ModelFailed)]
     assert failed.error.retry_after is None
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize(("message", "text"), [("Busy 503: no", "Busy 503: no"), ("no", "Busy: no")])
+async def test_the_text_of_an_error_says_its_type_once(message: str, text: str) -> None:
+    failure = ModelError(message, type="Busy", status_code=503)
+    result, _ = await run(Flaky(failure, clock=VirtualClock()))
+    assert (result.status, result.text) == ("error", text)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overt import Agent, AssistantMessage, ModelRequest, ModelResponse, Status, Usage, tool
+from overt import Agent, AssistantMessage, ModelRequest, ModelResponse, RetryPolicy, Status, Usage, tool
 from overt.driver.audience import Audience
 from overt.driver.streaming import generate
 from overt.errors import ModelError
@@ -26,6 +26,9 @@ RESPONSE = ModelResponse(
     message=AssistantMessage(text="It is 4 °C in Zürich 🥶.", reasoning="Look it up. 🤔"),
     usage=Usage(input_tokens=11, output_tokens=7, total_tokens=18),
 )
+
+
+ONCE = RetryPolicy(max_retries=0)
 
 
 def who(model: Any, **options: Any) -> Agent[None, str]:
@@ -169,7 +172,7 @@ async def test_texts_of_two_calls_are_never_joined_and_kinds_stay_in_order() -> 
 
 
 async def test_a_reply_that_breaks_off_is_a_failed_call_and_its_pieces_stay_said() -> None:
-    stream = who(MockModel([say("never to be finished", fail_after=2)], chunk=5)).stream("go")
+    stream = who(MockModel([say("never to be finished", fail_after=2)], chunk=5)).stream("go", retry=ONCE)
     events = await all_of(stream)
     result = await stream.result()
     assert (result.status, result.text == "never to be", text_of(events)) == (
@@ -188,7 +191,7 @@ async def test_a_reply_that_breaks_off_is_a_failed_call_and_its_pieces_stay_said
 
 
 async def test_one_that_ends_without_a_reason_has_broken_off() -> None:
-    stream = who(Streams("half")).stream("go")
+    stream = who(Streams("half")).stream("go", retry=ONCE)
     await all_of(stream)
     error = (await stream.result()).error
     assert error is not None

@@ -82,21 +82,23 @@ class TextPart(Frozen):
 
 
 class ImagePart(Frozen):
-    """An image, by `url` or as base64 `data`."""
+    """An image, by `url` or as base64 `data`; where both are given the data is sent."""
 
     kind: Literal["image"] = "image"
     url: str | None = None
     data: str | None = None
     media_type: str | None = None
+    """Of the image, such as `"image/jpeg"`; `None` is PNG where there is data."""
 
 
 class FilePart(Frozen):
-    """A file, by `url` or as base64 `data`."""
+    """A file, by `url` or as base64 `data`; where both are given the data is sent."""
 
     kind: Literal["file"] = "file"
     url: str | None = None
     data: str | None = None
     media_type: str | None = None
+    """Of the file, such as `"text/plain"`; `None` is PDF where there is data."""
     name: str | None = None
 
 
@@ -116,7 +118,7 @@ class UserMessage(Frozen):
     role: Literal["user"] = "user"
     text: str
     parts: tuple[UserPart, ...] = ()
-    """Parts beside `text`, in order."""
+    """Parts that follow `text`, in order."""
 
 
 class AssistantMessage(Frozen):

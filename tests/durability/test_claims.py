@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -16,8 +16,9 @@ from overt import Agent, Answer, Budget, ResumePolicy, Runtime, ToolContext, too
 from overt.clock import Clock
 from overt.core import facts as f
 from overt.errors import AlreadyAnswered, OvertError, RunConflict, RunExists, StoreError, UsageError
+from overt.journal.record import Record
 from overt.message import ModelRequest, ModelResponse
-from overt.stores import MemoryStore, Store
+from overt.stores import MemoryStore, SQLiteStore, Store
 from overt.testing import CrashingStore, MockModel, VirtualClock, call, say
 
 pytestmark = pytest.mark.anyio
@@ -380,3 +381,42 @@ async def test_a_claim_taken_anew_after_a_long_park_is_renewed_again() -> None:
             assert until > clock.now()
             going.set()
     assert runtime.result().text == "end"
+
+
+class Late(Watched):
+    """A store whose driver hears late that its claim is given up: the time to renew it comes first."""
+
+    def __init__(self, inner: Store, clock: VirtualClock) -> None:
+        super().__init__(inner)
+        self.clock = clock
+        self.renewals = 0
+        self.renewed = anyio.Event()
+
+    async def append(self, run_id: str, records: Sequence[Record], **options: Any) -> str | None:
+        mark = await super().append(run_id, records, **options)
+        if options.get("release"):
+            await self.clock.advance(10)
+            await anyio.wait_all_tasks_blocked()
+            if self.renewals:
+                await self.renewed.wait()
+        return mark
+
+    async def renew(self, run_id: str, **options: Any) -> str | None:
+        self.renewals += 1
+        try:
+            return await super().renew(run_id, **options)
+        finally:
+            self.renewed.set()
+
+
+async def test_a_claim_that_is_being_given_up_is_not_renewed(tmp_path: Any) -> None:
+    """Or the run of a driver that has come to rest would seem to be another's."""
+    clock, inner = VirtualClock(), SQLiteStore(tmp_path / "runs.db")
+    store = Late(inner, clock)
+    ask = MockModel([call("ask", n=1), say("end")])
+    rt = Desk().runtime(store, clock, ask)
+    result = await rt.run("go")
+    assert (result.status, store.renewals) == ("pending", 0)
+    assert result.pending is not None
+    assert (await rt.resume(Answer(id=result.pending.id, ok=True, data=1))).status == "done"
+    await inner.close()

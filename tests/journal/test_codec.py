@@ -89,6 +89,16 @@ def test_several_facts_come_back_in_order(facts: list[f.Fact], at: int) -> None:
     assert [type(x) for x in back] == [type(x) for x in facts]
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_schema_that_became_another_is_found(version: int) -> None:
+    """One bit is between 3 and 1, and between 3 and 2."""
+    text = encode(7, [f.ResumeBegun("resume")])
+    assert decode("r", Record(4, 1, text=text))
+    changed = text.replace('{"v":3,', f'{{"v":{version},', 1)
+    with pytest.raises(JournalCorrupt, match="run r, position 4: the record"):
+        decode("r", Record(4, 1, text=changed))
+
+
 def test_defaults_and_repeated_handles_are_left_out() -> None:
     facts: list[f.Fact] = [
         f.WakeStarted("root/a.1", "go"),

@@ -148,7 +148,7 @@ def test_damage_that_an_upcast_meets_names_run_and_position(row: dict[str, Any],
 def test_an_upcast_that_moves_positions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codec, "SCHEMA", 2)
     monkeypatch.setattr(codec, "UPCASTS", {1: lambda row: row | {"facts": row["facts"][:1]}})
-    text = json.dumps(json.loads(encode(1, FACTS)) | {"v": 1})
+    text = as_schema(1, encode(1000, FACTS))
     with pytest.raises(JournalCorrupt, match="made 1 facts of 2"):
         decode("r", Record(1, 1, text=text))
 

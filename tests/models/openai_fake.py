@@ -56,9 +56,9 @@ class Body(httpx2.AsyncByteStream):
         self.closes = 0
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
-        closes = self.closes
+        before = self.closes
         for piece in self.pieces:
-            if self.closes > closes:
+            if self.closes > before:
                 return  # as a connection that is closed gives no more
             self.sent += 1
             yield piece

@@ -59,6 +59,12 @@ def test_a_host_registers_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in ("", " ", "a:b"):
         with pytest.raises(DefinitionError, match="without a colon"):
             register(wrong, lambda name: MockModel(["x"], name=name))
+    nothing: Any = lambda name: None  # noqa: E731 - what a factory without its `return` does
+    register("forgot", nothing)
+    with pytest.raises(
+        DefinitionError, match="'forgot:a': the factory registered for 'forgot' made a NoneType"
+    ):
+        resolve("forgot:a")
 
 
 def test_importing_models_loads_no_provider() -> None:

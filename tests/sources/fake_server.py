@@ -82,6 +82,10 @@ def called(id: object, params: dict[str, Any]) -> None:
             # What is no message goes to the log of whoever reads it.
             sys.stdout.write(f"the token is {os.environ.get('API_TOKEN')}\n")
             say(id, json.dumps(dict(os.environ)), structuredContent=dict(os.environ))
+        case "noise":
+            sys.stdout.buffer.write(b"\xff\xfe no text\n")
+            sys.stdout.buffer.flush()
+            say(id, "heard")
         case "die":
             sys.stderr.write(f"dying with {os.environ.get('API_TOKEN')}\n")
             os._exit(3)

@@ -44,6 +44,16 @@ async def test_a_server_that_dies_in_a_call_costs_that_call(tmp_path: Path) -> N
     await gone(second)
 
 
+@ONE
+async def test_output_that_is_no_text_costs_nothing(tmp_path: Path) -> None:
+    noisy = [{"name": name, "inputSchema": {"type": "object"}} for name in ("noise", "pid")]
+    async with Fake(tmp_path, tools=noisy, call_timeout=10) as fake:
+        script = [call("fake__noise"), call("fake__pid"), say("end")]
+        result, runtime = await ran(script, await fake.server.tools())
+        assert result.status is Status.DONE
+        assert [message.text for message in said(runtime)] == ["heard", str(*fake.pids())]
+
+
 async def test_one_that_was_killed_between_calls_is_started_again(tmp_path: Path) -> None:
     async with Fake(tmp_path) as fake:
         tools = await fake.server.tools()

@@ -214,7 +214,9 @@ def _status_text(node: Node) -> str:
             return f"Stopped at {wake.limit}{cap}{where} without a final answer.{judged}"
         case "error":
             assert wake.error is not None
-            return f"{wake.error.type}: {wake.error.message}"
+            kind, message = wake.error.type, wake.error.message
+            # The adapters' messages begin with the kind.
+            return message if message.startswith(kind) else f"{kind}: {message}"
         case "interrupted":
             return f"Interrupted: {wake.reason}." if wake.reason else "Interrupted."
         case "closed":

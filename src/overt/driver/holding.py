@@ -39,7 +39,7 @@ class Holder(Intake):
         self._keeping: bool = False
         """Whether a task renews the claim."""
         self._claim = Gate(1)
-        """Held while the claim is taken or given up."""
+        """Held while the claim is taken, renewed or given up."""
         self._next = self.tree.next_effect
         """The first effect that is decided and not handed out."""
 
@@ -144,9 +144,11 @@ class Holder(Intake):
         try:
             while True:
                 await self.clock.sleep(self.tenure.seconds / 3)
-                if self.broken is not None or not self.tenure.held:
-                    return
-                await self.tenure.renew(self.tree.run_id)
+                # Not while it is given up: the store may have let go of it before this driver hears so.
+                async with self._claim:
+                    if self.broken is not None or not self.tenure.held:
+                        return
+                    await self.tenure.renew(self.tree.run_id)
                 if self.tenure.mark is not None:
                     self._obey()
         except Exception as error:  # noqa: BLE001  # a store that cannot be asked is as good as lost

@@ -1,11 +1,11 @@
 """Facts as JSON text and back.
 
 A record is `{"v": 3, "sum": checksum, "at": microseconds, "facts": [...]}`. The checksum is the CRC-32 of what stands
-behind it, as eight hex digits, so that a byte that was changed is not taken for what happened. `v` is the schema of all
-facts of the record; records of an earlier one are brought to the present one when they are read
-(`overt.journal.upcasts`). A fact is an object with its `kind`; fields that have their default are left out, and so is
-`handle` where it is the one of the fact before. Field names are the ones in `overt.core.facts`, which is therefore the
-description of the format.
+behind it, as eight hex digits, so that a byte that was changed is not taken for what happened; from schema 3 on it is
+that of `v` too. `v` is the schema of all facts of the record; records of an earlier one are brought to the present one
+when they are read (`overt.journal.upcasts`). A fact is an object with its `kind`; fields that have their default are
+left out, and so is `handle` where it is the one of the fact before. Field names are the ones in `overt.core.facts`,
+which is therefore the description of the format.
 """
 
 from __future__ import annotations
@@ -90,7 +90,12 @@ def encode(at: int, facts: Sequence[f.Fact]) -> str:
 
 def seal(data: bytes, *, version: int) -> str:
     """Return the text of a record: its JSON object, with schema and checksum put in front."""
-    return f'{{"v":{version},"sum":"{zlib.crc32(data):08x}",{data[1:].decode()}'
+    return f'{{"v":{version},"sum":"{_sum(data, version):08x}",{data[1:].decode()}'
+
+
+def _sum(data: bytes, version: int) -> int:
+    """Return the checksum of a record: from schema 3 on of its schema, too, where one letter stands for all."""
+    return zlib.crc32(data, version if version > CHECKED else 0)
 
 
 _WHOLE = {
@@ -163,14 +168,15 @@ _NESTED: dict[type, dict[str, Callable[[Any], Any]]] = {
 _SUM = re.compile(r'\{"v":\d+,"sum":"([0-9a-f]{8})",')
 
 
-def _check_sum(text: str, where: str) -> None:
+def _check_sum(text: str, version: int, where: str) -> None:
     found = _SUM.match(text)
     if found is None:
         raise JournalCorrupt(f"{where}: the record has no checksum where it should begin with one")
     data = b"{" + text[found.end() :].encode("utf-8", "surrogatepass")
-    if zlib.crc32(data) != int(found[1], 16):
+    actual = _sum(data, version)
+    if actual != int(found[1], 16):
         raise JournalCorrupt(
-            f"{where}: the record is not as it was written: its checksum is {zlib.crc32(data):08x} and should be "
+            f"{where}: the record is not as it was written: its checksum is {actual:08x} and should be "
             f"{found[1]}. Restore it from a backup"
         )
 
@@ -189,7 +195,9 @@ def decode(run_id: str, rec: Record) -> tuple[int, list[f.Fact]]:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise JournalCorrupt(f"{where}: the record is no journal record ({type(error).__name__})") from error
     if type(version) is int and CHECKED <= version <= SCHEMA:
-        _check_sum(rec.text, where)
+        _check_sum(rec.text, version, where)
+    elif type(version) is int and 0 < version < CHECKED and "sum" in row:
+        raise JournalCorrupt(f"{where}: the record has a checksum, which one of schema {version!r} has not")
     if version != SCHEMA or type(version) is not int:
         row = _of_this_schema(where, row, version)
     facts: list[f.Fact] = []

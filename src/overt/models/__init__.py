@@ -54,7 +54,8 @@ def resolve(name: str) -> Model:
         A new model. Models of one provider share their connections as far as they run in one event loop.
 
     Raises:
-        DefinitionError: Not of this form, an unknown provider, a provider whose package is not installed, or no key.
+        DefinitionError: Not of this form, an unknown provider, a provider whose package is not installed, no key, or a
+            factory of your own (`register`) made something else than a model.
     """
     provider, colon, rest = name.partition(":")
     if not colon or not provider or not rest.strip():
@@ -63,7 +64,13 @@ def resolve(name: str) -> Model:
         )
     factory = _factories.get(provider)
     if factory is not None:
-        return factory(rest)
+        given = cast("object", factory(rest))
+        if not isinstance(given, Model):
+            raise DefinitionError(
+                f"model {name!r}: the factory registered for {provider!r} made a {type(given).__name__}, "
+                "which has no name and generate"
+            )
+        return given
     if provider not in _PROVIDERS:
         known = ", ".join(sorted({*_PROVIDERS, *_factories}))
         raise DefinitionError(

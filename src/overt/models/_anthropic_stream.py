@@ -203,5 +203,5 @@ def _index(event: Mapping[str, object]) -> int | None:
 def _parsed(text: str) -> object:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import cast
+from typing import Protocol, cast
 
 from overt._text import clean
 from overt.errors import ModelError
@@ -19,6 +19,8 @@ from overt.message import ToolSpec, Usage
 from overt.models.redact import denied, redact
 
 __all__ = (
+    "Body",
+    "body_text",
     "connection_failure",
     "cut",
     "error_body",
@@ -33,6 +35,8 @@ __all__ = (
 _MAX_DETAIL = 2_000
 _MAX_IN_MESSAGE = 200
 _MAX_ID = 128
+# Levels of a body. The journal is read back with at most 200, and what is kept of a body stands in something.
+_MAX_DEPTH = 150
 _RETRYABLE = frozenset({408, 409, 425, 429})
 _KINDS = {
     400: "BadRequestError",
@@ -56,6 +60,15 @@ _TOOL_AT = re.compile(
 _HTML = re.compile(r"\s*<(?:!doctype html|html|head|body)\b", re.I)
 
 Redact = Callable[[str], str]
+
+
+class Body(Protocol):
+    """What is read of a response whose body is there."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def content(self) -> bytes: ...
 
 
 def kind_of(status: int) -> str:
@@ -314,12 +327,31 @@ def _readable(text: str) -> str:
     return text
 
 
-def loads(text: str | bytes) -> object:
-    """Read JSON; `None` where it is none."""
+def loads(text: str) -> object:
+    """Read JSON; `None` where it is none, or is nested deeper than anything here could take apart or keep."""
     try:
-        return json.loads(text)
+        value: object = json.loads(text)
     except (ValueError, RecursionError):
         return None
+    return None if text.count("{") + text.count("[") > _MAX_DEPTH and _deeper(value, _MAX_DEPTH) else value
+
+
+def _deeper(value: object, depth: int) -> bool:
+    if isinstance(value, dict):
+        inner = list(cast("dict[str, object]", value).values())
+    elif isinstance(value, list):
+        inner = cast("list[object]", value)
+    else:
+        return False
+    return depth == 0 or any(_deeper(item, depth - 1) for item in inner)
+
+
+def body_text(response: Body) -> str:
+    """Return the text of an answer, also where it names an encoding that cannot be used."""
+    try:
+        return response.text
+    except Exception:  # noqa: BLE001 - a codec raises what it likes
+        return response.content.decode(errors="replace")
 
 
 def _error_fields(text: str) -> Mapping[str, object]:

@@ -11,7 +11,7 @@ from typing import Protocol, cast
 from urllib.parse import urlsplit
 
 import anyio
-from httpx2 import AsyncClient, Request, Response, TimeoutException
+from httpx2 import AsyncClient, HTTPError, Request, Response, TimeoutException
 from openai import (
     APIConnectionError,
     APIError,
@@ -26,6 +26,7 @@ from overt._text import told
 from overt.errors import DefinitionError, ModelError
 from overt.message import ModelDelta, ModelRequest, ModelResponse, Usage
 from overt.models._failures import (
+    body_text,
     connection_failure,
     error_body,
     loads,
@@ -43,6 +44,8 @@ __all__ = ("Answer", "Endpoint", "StreamReader")
 _SECRET_HEADERS = ("authorization", "api-key", "x-api-key", "openai-organization", "openai-project", "cookie")
 _AZURE = (".openai.azure.com", ".azure-api.net", ".cognitiveservices.azure.com", ".services.ai.azure.com")
 _OPENAI = "https://api.openai.com/v1"
+# What sending raises; the client leaves what goes wrong in the body of a refusal as it is.
+_RAISED = (OpenAIError, HTTPError, UnicodeError)
 # Seconds a stream may take to end once all of it was said, so that its connection can be used again.
 _DRAIN = 0.1
 
@@ -200,11 +203,11 @@ class Endpoint:
         failure: ModelError
         try:
             response = await client.post(path, body=body, cast_to=Response)
-        except OpenAIError as error:
+        except _RAISED as error:
             failure = _failure_of(error, client, request)
         else:
             secrets = _secrets(client, response.request, response.headers)
-            answer = Answer(text=response.text, headers=response.headers, secrets=secrets)
+            answer = Answer(text=body_text(response), headers=response.headers, secrets=secrets)
             return read(answer.mapping(), answer)
         # Outside the handler, so that no traceback leads to the provider's own exception and its body.
         raise failure
@@ -240,7 +243,7 @@ class Endpoint:
                 path, body=body, cast_to=Response, stream=True, stream_cls=AsyncStream[object]
             )
             response = cast("Response", given)
-        except OpenAIError as error:
+        except _RAISED as error:
             failure = _failure_of(error, client, request)
         if response is None:
             # As in `ask`, outside the handler.
@@ -255,7 +258,7 @@ class Endpoint:
                     failure = _broken(error, response, secrets, None)
                 if failure is not None:
                     raise failure
-                answer = Answer(text=response.text, headers=response.headers, secrets=secrets)
+                answer = Answer(text=body_text(response), headers=response.headers, secrets=secrets)
                 for delta in Heard().rest(read(answer.mapping(), answer)):
                     yield delta
                 return
@@ -330,12 +333,12 @@ def _broken(
     )
 
 
-def _failure_of(error: OpenAIError, client: AsyncOpenAI, request: ModelRequest) -> ModelError:
+def _failure_of(error: Exception, client: AsyncOpenAI, request: ModelRequest) -> ModelError:
     """Return what the client raised as an error of ours, redacted."""
     kind = type(error).__name__
     if isinstance(error, APIStatusError):
         try:
-            text = error.response.text
+            text = body_text(error.response)
         except Exception:  # noqa: BLE001 - a body that cannot be read is no body
             text = ""
         return status_failure(
@@ -350,6 +353,14 @@ def _failure_of(error: OpenAIError, client: AsyncOpenAI, request: ModelRequest) 
     if isinstance(error, APIConnectionError):
         secrets = _secrets(client, error.request, {})
         return connection_failure(kind, f"{error.message} {error.__cause__ or ''}".strip(), secrets=secrets)
+    if isinstance(error, HTTPError):
+        # The connection broke, or made no sense, while the body of a refusal was read.
+        slow = isinstance(error, TimeoutException)
+        return connection_failure(
+            "APITimeoutError" if slow else "APIConnectionError",
+            f"the answer broke off: {told(error) or kind}",
+            secrets=_secrets(client, None, {}),
+        )
     said = error.message if isinstance(error, APIError) else str(error)
     return other_failure(kind, said, secrets=_secrets(client, None, {}))
 

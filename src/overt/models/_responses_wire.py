@@ -378,11 +378,11 @@ def _entries(
         and not _pieces(item.get("content"), "text")
         for item in output
     )
-    carries = not bare and any(item.get("type") in _CARRIED for item in output)
+    carries = not bare and any(text_of(item.get("type")) in _CARRIED for item in output)
     entries: list[JsonValue] = []
     worth = carries
     for item in output:
-        kind, id = item.get("type"), item.get("id")
+        kind, id = text_of(item.get("type")), item.get("id")
         ids: Wire = {"id": clean(id)} if carries and isinstance(id, str) and id else {}
         if kind == "function_call":
             of_call: Wire = {key: json_copy(item[key]) for key in _OF_CALL if item.get(key) is not None}

@@ -190,8 +190,9 @@ def clean_json(value: JsonValue) -> JsonValue:
 
 
 def json_copy(value: object) -> JsonValue:
-    """Return a copy of what came out of a JSON parser that shares nothing with it."""
-    copied: JsonValue = json.loads(clean(json.dumps(value, ensure_ascii=False)))
+    """Return a copy of what came out of a JSON parser that shares nothing with it. What is no number is null."""
+    text = clean(json.dumps(value, ensure_ascii=False))
+    copied: JsonValue = json.loads(text, parse_constant=lambda name: None)
     return copied
 
 

@@ -29,6 +29,7 @@ from overt.models._anthropic_reply import read_reply, usage_of
 from overt.models._anthropic_stream import StreamReader
 from overt.models._anthropic_wire import Converter
 from overt.models._failures import (
+    body_text,
     connection_failure,
     error_body,
     kind_of,
@@ -56,6 +57,8 @@ _SECRET_HEADERS = (
     "x-api-key",
 )
 _SECRET_NAMES = ("api_key", "auth_token", "webhook_key", "access_token", "project_id")
+# What sending raises; the client leaves what goes wrong in the body of a refusal as it is.
+_RAISED = (AnthropicError, HTTPError, UnicodeError)
 _MAX_SHOWN = 50_000
 _DRAIN = 1.0
 
@@ -189,7 +192,7 @@ class AnthropicModel:
             if response.is_success:
                 return self._read(response, request, client, prefix)
             failure = _refusal(response, client, request)
-        except (AnthropicError, HTTPError) as error:
+        except _RAISED as error:
             failure = _failure(error, client, request)
         # Outside the handler, so that no traceback leads to the provider's own exception and its body.
         raise failure
@@ -225,7 +228,7 @@ class AnthropicModel:
                             yield delta
             else:
                 failure = _refusal(response, client, request)
-        except (AnthropicError, HTTPError) as error:
+        except _RAISED as error:
             failure = _failure(error, client, request, usage=reader.usage)
         if failure is not None:
             raise failure
@@ -251,7 +254,7 @@ class AnthropicModel:
         return await _pool.client(self, key=key, make=make)
 
     def _read(self, response: Response, request: ModelRequest, client: _Client, prefix: int) -> ModelResponse:
-        text, secrets = response.text, _secrets(client, response)
+        text, secrets = body_text(response), _secrets(client, response)
         body = loads(text)
         if not isinstance(body, dict):
             raise unreadable("is not a JSON object", text, headers=response.headers, secrets=secrets)
@@ -373,7 +376,7 @@ def _event(
 
 
 def _failure(
-    error: AnthropicError | HTTPError, client: _Client, request: ModelRequest, *, usage: Usage | None = None
+    error: Exception, client: _Client, request: ModelRequest, *, usage: Usage | None = None
 ) -> ModelError:
     """Return what the client raised as an error of ours, redacted."""
     kind, secrets = type(error).__name__, _secrets(client, None)
@@ -408,7 +411,7 @@ def _broken(error: Exception, response: Response | None, client: _Client, usage:
 
 def _refusal(response: Response, client: _Client, request: ModelRequest) -> ModelError:
     try:
-        text = response.text
+        text = body_text(response)
     except Exception:  # noqa: BLE001 - a body that cannot be read is no body
         text = ""
     return status_failure(

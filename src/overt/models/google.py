@@ -390,7 +390,8 @@ def failure_of(error: Exception, api: _Api, request: ModelRequest) -> ModelError
         failure = other_failure("AuthenticationError", "Google's credentials are missing or were refused")
         failure.retryable = getattr(error, "retryable", False) is True
         return failure
-    if isinstance(error, ValueError | httpx2.InvalidURL):
+    if isinstance(error, ValueError | RecursionError | httpx2.InvalidURL):
+        # The client reads the body of a refusal with whatever that raises.
         return other_failure(type(error).__name__, str(error), secrets=secrets)
     return None
 
@@ -398,7 +399,10 @@ def failure_of(error: Exception, api: _Api, request: ModelRequest) -> ModelError
 def _refusal(error: APIError, secrets: set[str | None], request: ModelRequest) -> ModelError:
     told = cast("Any", error)
     response = told.response
-    text = getattr(response, "text", None)
+    try:
+        text = getattr(response, "text", None)
+    except Exception:  # noqa: BLE001 - a body in an encoding that cannot be used is no body
+        text = ""
     if not isinstance(text, str):
         # aiohttp has read it already, and the client keeps what was in it.
         text = json.dumps(told.details)

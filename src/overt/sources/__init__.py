@@ -1,1 +1,0 @@
-"""Tools from elsewhere."""

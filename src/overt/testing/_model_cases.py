@@ -41,7 +41,8 @@ class ModelCase:
     """One answer of a provider. How it looks on the wire is for the bench to say.
 
     Attributes:
-        name: Identifier of the case.
+        name: Identifier of the case. What no field says is told by it: `error_in_200`, `cut_off`, `null_content`,
+            `null_usage`, `unreachable`, `silent`.
         says: The answer in words.
         text: The text of the reply.
         calls: The tool calls of the reply.

@@ -53,7 +53,7 @@ class Cassette:
     and handles, metadata of tool results, the deadline, ids of calls (their order counts), and
     `ModelRequest.max_output_tokens`, which depends on what is left of a budget. A request that was not recorded is a
     `ModelError` of type `"NotRecorded"`, which says where the nearest recorded one differs; the block then ends with
-    it, and also where replies were left over.
+    an `AssertionError` that says the same, and so it does where replies were left over.
 
     **What is recorded.** Requests, replies with usage and finish reasons, pieces of those that were streamed, and
     `ModelError`s as values; a run that retried retries again, after the same wait, on its clock. Never keys or headers,

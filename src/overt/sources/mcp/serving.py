@@ -162,6 +162,8 @@ class AgentServer:
     def http_app(self, *, path: str = "/mcp", host: str = "127.0.0.1") -> Starlette:
         """Return an ASGI application that serves streamable HTTP; run it with any ASGI server.
 
+        Make it outside of an event loop, or in one of the kind that runs it: the SDK's locks keep to asyncio or trio.
+
         Args:
             path: Where.
             host: The address it is served at. At a local one only requests with a local `Host` are taken.

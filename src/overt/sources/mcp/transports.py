@@ -95,7 +95,13 @@ class _Watched:
 async def watched_stdio(endpoint: Stdio, watch: Watch) -> AsyncGenerator[Any]:
     """Start the program. Its standard error is kept, not passed on."""
     parameters = StdioServerParameters(
-        command=endpoint.command, args=list(endpoint.args), env=dict(endpoint.env), cwd=endpoint.cwd
+        command=endpoint.command,
+        args=list(endpoint.args),
+        env=dict(endpoint.env),
+        cwd=endpoint.cwd,
+        # A line that is no UTF-8 is no message, as any other that is none; else it would end the reading, and nobody
+        # would be told.
+        encoding_error_handler="replace",
     )
     async with _listening(watch) as errlog, stdio_client(parameters, errlog) as (incoming, outgoing):
         errlog.close()  # the program has its own; ours would keep the pipe open after it has gone
