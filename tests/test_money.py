@@ -31,7 +31,7 @@ from overt import (
 )
 from overt.errors import DefinitionError, ModelError
 from overt.message import ModelRequest
-from overt.stores import SQLiteStore
+from overt.stores import MemoryStore, SQLiteStore
 from overt.testing import MockModel, VirtualClock, call, say
 from tests.driver.support import agent
 
@@ -350,6 +350,22 @@ async def test_a_provider_that_is_busy_at_the_first_call_does_not_use_up_the_mon
     assert (result.status, result.cost, result.priced) == (Status.DONE, None, TWO)
     # The first call of a handle is taken for 1,000 tokens of input.
     assert rt.remaining("root/a.1").max_cost == Decimal("2.999")
+
+
+async def test_a_process_that_dies_in_the_first_call_does_not_use_up_the_money_for_good() -> None:
+    store, made, budget = MemoryStore(), agent(), Budget(max_cost=Decimal(5))
+    clock = VirtualClock()
+    slow = MockModel([say("x", usage=SPENT)], think_time=10.0, clock=clock)
+    rt = Runtime(made, model=slow, prices=TABLE, budget=budget, clock=clock, store=store, run_id="r")
+    async with anyio.create_task_group() as group:
+        group.start_soon(rt.run, "go")
+        await clock.wait_for_sleepers(2)  # the model, and the renewal of the claim
+        group.cancel_scope.cancel()
+    model = MockModel([say("x", usage=SPENT)])
+    again = await Runtime.open(made, "r", model=model, prices=TABLE, budget=budget, store=store)
+    result = await again.recover()
+    assert (result.status, result.priced, result.cost) == (Status.DONE, TWO, None)
+    assert again.remaining("root/a.1").max_cost == 3
 
 
 async def test_a_request_that_cannot_be_sent_gives_back_what_was_reserved() -> None:

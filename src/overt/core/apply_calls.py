@@ -227,7 +227,9 @@ def _effect_lost(tree: Tree, fact: f.EffectLost) -> None:
     node, wake = wake_of(tree, fact.handle)
     effect = close_effect(tree, fact.effect)
     if isinstance(effect, CallModel):
-        _model_unanswered(node, wake, effect)
+        # A process that died in the first call has bought nothing that is known, and does not use up the pool for good.
+        free = effect.money is not None and not tree.root.total.priced
+        _model_unanswered(node, wake, effect, charge="0" if free else None)
     elif isinstance(effect, CallTool):
         call = call_of(wake, effect.call)
         call.effect = 0
