@@ -1,10 +1,11 @@
 # demo    run the demo, then over the wire through each provider's client (installs only what a user needs)
-# test    every gate, then the built wheel in a clean environment, then every test
+# test    every test, and beside them every gate and the built wheel in a clean environment
 # check   every gate: lint format imports contract stubtest mypy pyright verifytypes docs-build
 # docs    build the documentation into site/
 # fix     let ruff repair and format what it can
 # bench   run the benchmarks
-# torture kill, stop and race processes for some minutes; tests/torture/__main__.py says how to steer it
+# torture kill, stop and race processes for some minutes; tests/torture/__main__.py says how to steer it.
+#         OVERT_EVERY_DEATH=1 make pytest ARGS=tests/durability leaves no death out that tests take a part of
 # real-model  runs with a small real model: compiles llama.cpp, for some minutes, once
 # npm     install the programs from npm that tests talk to; `make test` does it
 # clean   remove everything that was built
