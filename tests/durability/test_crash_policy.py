@@ -79,9 +79,8 @@ async def test_a_death_at_every_append_and_at_every_place(
     trio = anyio_backend_name == "trio"
     # Of the places each loop has one in four, unless every one is wanted.
     apart = 2 if EVERY else 4
-    for death in deaths(
-        quiet.appends, len(quiet.places), step=1 if EVERY or when == "at" else 6 if trio else 2
-    ):
+    step = 1 if when == "at" else 3 if trio else 1
+    for death in deaths(quiet.appends, len(quiet.places), step=step):
         if death.when != when or (when == "at" and death.number % apart != trio):
             continue
         # Each loop has one half of the outcomes.
