@@ -28,6 +28,7 @@ from overt.core.effects import (
 from overt.core.tree import Tree
 from overt.driver.alarm import Alarm
 from overt.driver.audience import Audience
+from overt.driver.buying import perform_sleep
 from overt.driver.context import Host, current_host, pause_here, stop_if_cancelled
 from overt.driver.crew import Crew
 from overt.driver.gate import Gate
@@ -258,8 +259,6 @@ class Driver(Holder):
         if isinstance(effect, Notify):
             return perform_notify(self, effect, before)
         if isinstance(effect, Sleep):
-            from overt.driver.buying import perform_sleep  # loaded by the first call that is made again
-
             return perform_sleep(self, effect)
         from overt.driver.ruling import perform_rule  # loaded by the first run that has rules
 
