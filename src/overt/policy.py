@@ -24,6 +24,7 @@ __all__ = (
     "RetryPolicy",
     "Stop",
     "Suspend",
+    "may_succeed_later",
 )
 
 
@@ -63,6 +64,14 @@ class Budget(Frozen):
     max_depth: int = Field(default=3, ge=1)
     """Deepest level at which a handle may be spawned; the entry handle has depth 1. Of several along the chain
     that are set, the least counts."""
+
+
+_RETRYABLE = frozenset({408, 409, 425, 429})
+
+
+def may_succeed_later(status: int) -> bool:
+    """Whether a request that was answered with this status is worth another attempt."""
+    return status in _RETRYABLE or status >= 500
 
 
 class RetryPolicy(Frozen):

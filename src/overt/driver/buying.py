@@ -12,19 +12,18 @@ from overt.core.effects import CallModel, Sleep
 from overt.core.tree import Node
 from overt.driver.metering import LOG
 from overt.message import Model, Usage
+from overt.policy import may_succeed_later
 
 if TYPE_CHECKING:
     from overt.driver.loop import Driver
 
 __all__ = ("charge_of", "cost_of", "perform_sleep", "retries", "wait_before")
 
-_RETRYABLE = frozenset({408, 409, 425, 429})
-
 
 def retries(status: int | None, error: BaseException) -> bool:
     """Whether what a host's own model raised is worth another attempt: by its status, or because nobody answered."""
     if status is not None:
-        return status in _RETRYABLE or status >= 500
+        return may_succeed_later(status)
     return isinstance(error, (ConnectionError, TimeoutError))
 
 

@@ -17,6 +17,7 @@ from overt._text import clean
 from overt.errors import ModelError
 from overt.message import ToolSpec, Usage
 from overt.models.redact import denied, redact
+from overt.policy import may_succeed_later
 
 __all__ = (
     "Body",
@@ -37,7 +38,6 @@ _MAX_IN_MESSAGE = 200
 _MAX_ID = 128
 # Levels of a body. The journal is read back with at most 200, and what is kept of a body stands in something.
 _MAX_DEPTH = 150
-_RETRYABLE = frozenset({408, 409, 425, 429})
 _KINDS = {
     400: "BadRequestError",
     401: "AuthenticationError",
@@ -109,7 +109,7 @@ def status_failure(
     if refused is not None:
         return ModelError(refused, type=kind, status_code=status, request_id=request_id)
     fields = _error_fields(text)
-    retryable = status is not None and (status in _RETRYABLE or status >= 500)
+    retryable = status is not None and may_succeed_later(status)
     told_to = head.get("x-should-retry")
     if told_to in ("true", "false"):
         retryable = told_to == "true"
