@@ -58,7 +58,7 @@ ROWS = {
 # Where a number means something without a disk or a machine beside it.
 SIGNED = {
     *ROWS["guardrails"],
-    "event that is read, more than unread",
+    *ROWS["stream"],
     "turn on SQLiteStore, more than in memory",
     "  less its 2.0 fsyncs",
     "  CPU of it",
