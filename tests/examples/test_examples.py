@@ -1,4 +1,4 @@
-"""Every example runs as it stands, warnings are errors, and it prints what it says it shows."""
+"""The record's measurements run as they stand, warnings are errors, and print what they say they show."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "record"
 
 PRINTED: dict[str, tuple[str, ...]] = {
-    "record_a_tree_total.py": (
+    "a_tree_total.py": (
         "status       done",
         "total_tokens 600",
         "own_tokens   200",
         "root/coordinator.1 turns=2 total=600 own=200",
         "root/coordinator.1/explore.1 turns=1 total=400 own=400",
     ),
-    "record_b_named_limits.py": (
+    "b_named_limits.py": (
         "status       incomplete",
         "limit        maxTurns",
         "limit_at     root/searcher.1",
         "turns        3",
         "total_tokens 210",
     ),
-    "record_c_rewind.py": (
+    "c_rewind.py": (
         "before: invocations 1 turns 2 tokens 100",
         "before: stored messages 0",
         "before: answering runs again ['stage']",
@@ -34,21 +34,21 @@ PRINTED: dict[str, tuple[str, ...]] = {
         "after:  invocations 3 turns 6 tokens 300",
         "after:  in order stage stage commit",
     ),
-    "record_c_rewind.py --policy reuse": (
+    "c_rewind.py --policy reuse": (
         "before: invocations 1 turns 2 tokens 100",
         "before: answering runs again []",
         "before: answering buys again 2 turns",
         "after:  invocations 2 turns 6 tokens 300",
         "after:  in order stage commit",
     ),
-    "record_c_rewind.py --policy continue": (
+    "c_rewind.py --policy continue": (
         "before: invocations 1 turns 2 tokens 100",
         "before: stored messages 0",
         "before: answering buys again 0 turns",
         "after:  invocations 2 turns 4 tokens 200",
         "after:  in order stage commit",
     ),
-    "record_d_second_prompt.py": (
+    "d_second_prompt.py": (
         "first  done the first answer total_tokens 100 turns 1",
         "second done the second answer total_tokens 200 turns 2",
     ),
@@ -57,7 +57,7 @@ PRINTED: dict[str, tuple[str, ...]] = {
 
 
 def test_every_record_has_its_lines() -> None:
-    assert {command.split()[0] for command in PRINTED} == {p.name for p in EXAMPLES.glob("record_*.py")}
+    assert {command.split()[0] for command in PRINTED} == {p.name for p in EXAMPLES.glob("*.py")}
 
 
 @pytest.mark.parametrize("command", sorted(PRINTED))

@@ -34,7 +34,8 @@ def play(
 
     def run(name: str, *arguments: str) -> str:
         monkeypatch.setattr(sys, "argv", [name, *arguments])
-        runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+        (path,) = EXAMPLES.rglob(f"{name}.py")
+        runpy.run_path(str(path), run_name="__main__")
         return capsys.readouterr().out
 
     return run
@@ -84,8 +85,8 @@ def test_approval_queue(play: Play) -> None:
     assert second.splitlines()[-2:] == ["  removed refund-1, refund-2", "left: march done"]
 
 
-def test_team_research(play: Play) -> None:
-    said, *table = play("team_research").splitlines()
+def test_research_team(play: Play) -> None:
+    said, *table = play("research_team").splitlines()
     assert said == "done: Windows came first, then tea, then salt."
     assert [line.split()[0] for line in table[3:]] == ["reader.1", "reader.2", "reader.3"]
     assert [line.split()[-1] for line in table[1:]] == ["800", "800", "200", "200", "200"]
@@ -132,8 +133,8 @@ def test_approve_refunds(play: Play) -> None:
     ]
 
 
-def test_verify_gate(play: Play) -> None:
-    assert play("verify_gate").splitlines() == [
+def test_coding_agent(play: Play) -> None:
+    assert play("coding_agent").splitlines() == [
         "round 1: sent back: 1 of 2 items on your list are not done:",
         "round 2: sent back: AssertionError: Two-words",
         "round 3: passed: the test passes",
@@ -193,7 +194,7 @@ def test_compact_transcript(play: Play) -> None:
 REFUND = ("refund", {"order": "A-1001", "amount": 40})
 WIRE: dict[str, tuple[Steps, str]] = {
     "approval_cli start A-1001": ({"refund": [[REFUND]]}, "pending: Waiting"),
-    "team_research": (
+    "research_team": (
         {
             "task": [[("task", {"agent": "reader", "prompt": subject}) for subject in ("tea", "salt")]],
             "read": [[("read", {"subject": "tea"})]],
@@ -239,4 +240,4 @@ def test_with_a_model_behind_an_endpoint(play: Play, command: str, monkeypatch: 
 
 def test_every_example_is_tested() -> None:
     here = "".join(path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*.py"))
-    assert not [path.stem for path in EXAMPLES.glob("*.py") if path.stem not in here]
+    assert not [path.stem for path in EXAMPLES.rglob("*.py") if path.stem not in here]

@@ -1,6 +1,6 @@
 """A lead sends three questions to a team at once and gets one bill.
 
-    python examples/team_research.py
+    python examples/research_team.py
 
 OVERT_MODEL=openai:gpt-5-mini takes a real model.
 """

@@ -1,6 +1,6 @@
 """A coding agent that is done when its list is worked off and the test passes, and not when it says so.
 
-    python examples/verify_gate.py
+    python examples/coding_agent.py
 
 The gate runs what the agent wrote. Here that comes from a script; what a real model writes belongs in a sandbox.
 """
