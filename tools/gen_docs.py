@@ -7,12 +7,24 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import cast
 
-from overt.core.lifecycle import TRANSITIONS, VERBS, Move, Reaction
+import griffe
+
+# It is called as a file, too.
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tools import gen_vocabulary as vocabulary
+from tools.site_names import homes, public_modules, public_names
+
+from overt.core.lifecycle import TRANSITIONS, VERBS, Move, Reaction, diagram
 from overt.result import State
 
-PAGE = Path(__file__).parent.parent / "docs" / "concepts.md"
+ROOT = Path(__file__).parent.parent
+REFERENCE = ROOT / "docs" / "reference"
 MOVES = {
     Move.ADMIT: "a wake begins: the handle has a slot and something to do",
     Move.PARK: "every call of the batch is finished, has asked, or waits for a suspended child",
@@ -29,33 +41,23 @@ REACTIONS = {
 }
 
 
-def picture() -> str:
-    """Draw the states; fails when a move has no place in the drawing."""
-    edges: dict[tuple[State, State], str] = {}
-    for (source, move), target in TRANSITIONS.items():
-        edges[source, target] = ", ".join(filter(None, [edges.get((source, target), ""), str(move)]))
+@cache
+def names() -> dict[str, griffe.Object]:
+    """Return every public name and what it names, as the source has it."""
+    loader = griffe.GriffeLoader(search_paths=[ROOT / "src"], allow_inspection=False)
+    package = cast("griffe.Module", loader.load("overt"))
+    loader.resolve_aliases(implicit=True, external=False)
+    return public_names(package)
 
-    def label(source: State, target: State, width: int) -> str:
-        text = edges.pop((source, target))
-        if len(text) > width:
-            raise ValueError(f"{text!r} does not fit the drawing")
-        return text.center(width)
 
-    idle, running, suspended, closed = State.IDLE, State.RUNNING, State.SUSPENDED, State.CLOSED
-    lines = [
-        f" spawn          {label(idle, running, 17)}          {label(running, suspended, 10)}",
-        "-------> idle ------------------> running ----------> suspended",
-        "         |  ^                      |   ^                 |  |",
-        f"         |  |  {label(running, idle, 20)}|   |{label(suspended, running, 17)}|  |",
-        "         |  +----------------------+   +-----------------+  |",
-        f"         |  |{label(suspended, idle, 47)}|",
-        f"  {label(idle, closed, 6)} |  +-----------------------------------------------+",
-        "         v",
-        "       closed",
-    ]
-    if edges:
-        raise ValueError(f"the drawing has no place for {sorted(edges)}")
-    return "\n".join(line.rstrip() for line in lines)
+def first_sentence(thing: griffe.Object) -> str:
+    """Return what a docstring begins with, for a cell of a table; fails where there is none."""
+    if thing.docstring is None:
+        raise ValueError(f"{thing.path} has no docstring")
+    return vocabulary.first_sentence(thing.docstring.value)
+
+
+# ------------------------------------------------------------------ the life of a handle
 
 
 def lifecycle() -> str:
@@ -71,8 +73,8 @@ def lifecycle() -> str:
     ]
     return "\n".join(
         [
-            "```text",
-            picture(),
+            "```mermaid",
+            diagram(),
             "```",
             "",
             "| move | from → to | when |",
@@ -86,29 +88,100 @@ def lifecycle() -> str:
     )
 
 
-def render(page: str) -> str:
-    """Return the page with its generated parts as the code has them now."""
-    made, count = re.subn(
-        r"(<!-- generated: lifecycle -->\n).*?(<!-- end -->)",
-        lambda found: f"{found[1]}\n{lifecycle()}\n\n{found[2]}",
-        page,
-        flags=re.DOTALL,
-    )
-    if count != 1:
-        raise ValueError(f"{PAGE.name} has {count} places for the lifecycle, not one")
-    return made
+# ------------------------------------------------------------------ public names
+
+
+def places() -> dict[str, str]:
+    """Return on which page of the reference each thing is described, by the name it stands under there."""
+    found: dict[str, str] = {}
+    for page in sorted(REFERENCE.glob("*.md")):
+        for name in re.findall(r"^::: (\S+)$", page.read_text("utf-8"), re.MULTILINE):
+            if name in found:
+                raise ValueError(f"{name} is described on {found[name]} and on {page.name}")
+            found[name] = page.name
+    return found
+
+
+def public() -> str:
+    """Return a table a module of its public names; what has two names has its line where it is described."""
+    things, at, where = names(), homes(names()), places()
+    lines: list[str] = []
+    for module in public_modules():
+        own = {name: thing for name, thing in things.items() if name.rpartition(".")[0] == module}
+        lines += [f"## {module} {{ #{module} }}", "", "| name | what it is |", "| --- | --- |"]
+        for name, thing in sorted(own.items(), key=lambda item: (item[0].lower(), item[0])):
+            home = at[thing.path]
+            if home not in where:
+                raise ValueError(f"{home} is on no page of the reference")
+            shown = f"[`{name.rpartition('.')[2]}`]({where[home]}#{home})"
+            lines.append(f"| {shown} | {first_sentence(thing) if home == name else f'`{home}`'} |")
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
+# ------------------------------------------------------------------ events
+
+
+def events() -> str:
+    """Return the kinds of events: what each is called, when it is told and what it carries."""
+    module = {name: thing for name, thing in names().items() if name.startswith("overt.events.")}
+    union = cast("griffe.Attribute", module["overt.events.Event"])
+    order = re.findall(r"\b[A-Z]\w+\b", str(union.value).partition("Field(")[0])
+    classes = [name for name in order if f"overt.events.{name}" in module]
+    if len(classes) != len(module) - 1:
+        raise ValueError("an event is not in the union")
+    lines = ["| `kind` | class | told when | carries |", "| --- | --- | --- | --- |"]
+    for name in classes:
+        path = f"overt.events.{name}"
+        fields = [member for member in module[path].members.values() if member.is_attribute]
+        kind = next(
+            str(cast("griffe.Attribute", field).value).strip("'\"")
+            for field in fields
+            if field.name == "kind"
+        )
+        own = ", ".join(f"[`{field.name}`](#{path}.{field.name})" for field in fields if field.name != "kind")
+        told = vocabulary.cell(cast("griffe.Docstring", module[path].docstring).value.partition("\n\n")[0])
+        lines.append(f"| `{kind}` | [`{name}`](#{path}) | {told} | {own} |")
+    return "\n".join(lines)
+
+
+# ------------------------------------------------------------------ pages
+
+PARTS: dict[str, dict[str, Callable[[], str]]] = {
+    "reference/index.md": {"names": public},
+    "reference/events.md": {"events": events},
+    "reference/states.md": {"lifecycle": lifecycle},
+    "reference/vocabulary.md": vocabulary.PARTS,
+}
+"""What is generated, by page and name of the part."""
+
+
+def render(page: str, text: str) -> str:
+    """Return the text of a page with its generated parts as the code has them now."""
+    for name, made in PARTS[page].items():
+        head, found, rest = text.partition(f"<!-- generated: {name} -->\n")
+        _, end, tail = rest.partition("<!-- end -->")
+        if not (found and end) or found in tail:
+            raise ValueError(f"{page} has not exactly one place for {name}")
+        text = f"{head}{found}\n{made()}\n\n{end}{tail}"
+    return text
 
 
 def main() -> int:
-    """Write the page, or compare it."""
-    page = PAGE.read_text(encoding="utf-8")
-    made = render(page)
-    if sys.argv[1:] == ["check"]:
-        if made != page:
-            print(f"{PAGE.name} is out of date: run tools/gen_docs.py", file=sys.stderr)
-        return int(made != page)
-    PAGE.write_text(made, encoding="utf-8")
-    return 0
+    """Write the pages, or compare them."""
+    stale = 0
+    for page in PARTS:
+        path = ROOT / "docs" / page
+        text = path.read_text("utf-8")
+        made = render(page, text)
+        if made == text:
+            continue
+        if sys.argv[1:] == ["check"]:
+            print(f"{page} is out of date: run tools/gen_docs.py", file=sys.stderr)
+            stale = 1
+        else:
+            path.write_text(made, "utf-8")
+    return stale
 
 
 if __name__ == "__main__":

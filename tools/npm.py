@@ -1,8 +1,9 @@
-"""Programs from npm that tests talk to: `python -m tools.npm` installs what `tools/node/package.json` pins.
+"""Programs from npm that tests talk to, and what draws diagrams: `python -m tools.npm` installs what is pinned.
 
-They go into `.venv/node`. Node.js and npm are those on PATH where they are new enough, since the machine's settings are
-those of its own npm; else those of the environment. Without either nothing is installed and the tests that need a
-program are skipped; where OVERT_REQUIRE_NPM is set, that is a failure.
+`tools/node/package.json` pins it, and it goes into `.venv/node`. Node.js and npm are those on PATH where they are new
+enough, since the machine's settings are those of its own npm; else those of the environment. Without either nothing is
+installed: the tests that need a program are skipped, and the site cannot be built. Where OVERT_REQUIRE_NPM is set, that
+is a failure.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ("FOLDER", "NoNode", "install", "main", "program")
+__all__ = ("FOLDER", "NoNode", "install", "main", "package", "program")
 
 PACKAGES = Path(__file__).parent / "node" / "package.json"
 FOLDER = Path(sys.prefix) / "node"
@@ -44,6 +45,20 @@ def program(name: str) -> str:
     return str(path)
 
 
+def package(name: str) -> Path:
+    """Return the folder of an installed package.
+
+    Raises:
+        NoNode: It is not there, or not in the version that is pinned; says what to do.
+    """
+    path = FOLDER / "node_modules" / name
+    wanted = json.loads(PACKAGES.read_text("utf-8"))["dependencies"][name]
+    described = path / "package.json"
+    if not described.is_file() or json.loads(described.read_text("utf-8"))["version"] != wanted:
+        raise NoNode(f"{name} {wanted} is not installed; `make npm` does it (Node.js with npm is needed)")
+    return path
+
+
 def install() -> None:
     """Install the packages and write a starter for each of their programs.
 
@@ -63,7 +78,7 @@ def install() -> None:
     starters.mkdir()
     for wanted in json.loads(PACKAGES.read_text("utf-8"))["dependencies"]:
         package = FOLDER / "node_modules" / wanted
-        for name, script in json.loads((package / "package.json").read_text("utf-8"))["bin"].items():
+        for name, script in json.loads((package / "package.json").read_text("utf-8")).get("bin", {}).items():
             # Their own first line looks for a node on PATH, which may be another or none.
             starter = starters / name
             starter.write_text(f'#!/bin/sh\nexec {shlex.join([node, str(package / script)])} "$@"\n', "utf-8")
@@ -106,7 +121,10 @@ def main() -> int:
     try:
         install()
     except NoNode as error:
-        print(f"{error}; the tests that need these programs cannot run", file=sys.stderr)
+        print(
+            f"{error}; neither the tests that need these programs can run nor the site be built",
+            file=sys.stderr,
+        )
         return 1
     return 0
 

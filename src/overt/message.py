@@ -103,6 +103,7 @@ class FilePart(Frozen):
 
 
 UserPart = Annotated[TextPart | ImagePart | FilePart, Field(discriminator="kind")]
+"""A part of a user message, told apart by `kind`."""
 
 
 class SystemMessage(Frozen):
@@ -144,6 +145,7 @@ class ToolMessage(Frozen):
 
 
 Message = Annotated[SystemMessage | UserMessage | AssistantMessage | ToolMessage, Field(discriminator="role")]
+"""One message of a transcript, told apart by `role`."""
 
 
 class ModelSettings(Frozen):

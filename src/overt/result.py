@@ -22,33 +22,51 @@ class Status(StrEnum):
     """How a wake stands. Closed: `match` over it with `assert_never` type-checks."""
 
     DONE = "done"
+    """It has its final text."""
     PENDING = "pending"
+    """It waits for an answer, in itself or below it: `resume` goes on with it."""
     INCOMPLETE = "incomplete"
+    """It met a limit; `limit` says which, `limit_at` whose. `extend` goes on with it."""
     INTERRUPTED = "interrupted"
+    """It was interrupted, or its host was cancelled or died. `recover` goes on with it, unless a host interrupted it."""
     CLOSED = "closed"
+    """It was closed while at work."""
     TIMEOUT = "timeout"
+    """It runs on: only `wait(timeout=…)` says so."""
     ERROR = "error"
+    """It failed; `error` says type, source and message. `recover` makes the failed call again."""
 
 
 class Limit(StrEnum):
     """Which limit stopped a wake. Closed."""
 
     MAX_TURNS = "maxTurns"
+    """Turns in one attempt of the wake."""
     COMPLETION = "completion"
+    """Rounds of the completion gate, which has not been satisfied."""
     MAX_TOKENS = "maxTokens"
+    """Tokens of a handle and everything below it."""
     MAX_TOOL_CALLS = "maxToolCalls"
+    """Tool calls of a handle and everything below it."""
     MAX_WALL = "maxWall"
+    """Seconds in which a handle or something below it runs."""
     MAX_COST = "maxCost"
+    """USD spent by a handle and everything below it."""
     MAX_MODEL_CALLS = "maxModelCalls"
+    """Attempts at the provider by a handle and everything below it."""
 
 
 class State(StrEnum):
     """Where a handle is in its life."""
 
     IDLE = "idle"
+    """No wake is under way; one may begin."""
     RUNNING = "running"
+    """A wake is at work, and holds a slot."""
     SUSPENDED = "suspended"
+    """A wake waits for an answer, to itself or below it; it holds no task, thread or slot."""
     CLOSED = "closed"
+    """It can be read, and nothing else."""
 
 
 class ErrorInfo(Frozen):

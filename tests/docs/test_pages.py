@@ -1,16 +1,12 @@
-"""The documentation is what the code has, and its programs run."""
+"""The programs of the documentation run."""
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from overt.core.lifecycle import TRANSITIONS, Move
-from overt.result import State
 from tests.docs.pages import ROOT, run_page
 
 DOCS = ROOT / "docs"
@@ -29,34 +25,6 @@ def test_every_block_of_a_page(
     page: Path, tmp_path: Path, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run_page(page, tmp_path, anyio_backend, monkeypatch)
-
-
-@pytest.fixture
-def gen_docs() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("gen_docs", ROOT / "tools" / "gen_docs.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_lifecycle_on_the_page_is_the_table_of_the_core(gen_docs: ModuleType) -> None:
-    page = (DOCS / "concepts.md").read_text("utf-8")
-    assert gen_docs.render(page) == page, "run tools/gen_docs.py"
-    for (source, move), target in TRANSITIONS.items():
-        rows = [line for line in page.splitlines() if line.startswith(f"| `{move}` |")]
-        assert any(f"{source} → {target}" in row for row in rows)
-
-
-def test_a_move_without_a_place_in_the_drawing_is_refused(
-    gen_docs: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    edges: dict[object, object] = dict(TRANSITIONS)
-    edges[State.SUSPENDED, Move.PARK] = State.SUSPENDED
-    monkeypatch.setattr(gen_docs, "TRANSITIONS", edges)
-    with pytest.raises(ValueError, match="no place"):
-        gen_docs.picture()
 
 
 def test_the_table_of_what_a_resume_replays_is_the_same_on_both_pages() -> None:

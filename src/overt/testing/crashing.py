@@ -24,7 +24,7 @@ class Crashed(BaseException):
 
 @final
 class Gate:
-    """Holds one append back, see [`CrashingStore.hold`][overt.testing.crashing.CrashingStore.hold]."""
+    """Holds one append back, see [`CrashingStore.hold`][overt.testing.CrashingStore.hold]."""
 
     __slots__ = ("_open", "_reached")
 
