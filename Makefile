@@ -2,12 +2,13 @@
 # test    every test, and beside them every gate and the built wheel in a clean environment
 # check   every gate: lint format imports contract stubtest mypy pyright verifytypes docs-build
 # docs    build the documentation into site/
+# zensical  build it once more with the theme's successor, into .zensical/
 # fix     let ruff repair and format what it can
 # bench   run the benchmarks
 # torture kill, stop and race processes for some minutes; tests/torture/__main__.py says how to steer it.
 #         OVERT_EVERY_DEATH=1 make pytest ARGS=tests/durability leaves no death out that tests take a part of
 # real-model  runs with a small real model: compiles llama.cpp, for some minutes, once
-# npm     install the programs from npm that tests talk to; `make test` does it
+# npm     install the programs from npm that tests talk to, and what draws diagrams; `make test` does it
 # clean   remove everything that was built
 #
 # Any gate can be called by its own name: make mypy
@@ -18,6 +19,7 @@ CLIENTS := .venv/.clients
 REAL := .venv/.real
 DEV := .venv/.dev
 NODE := .venv/.node
+ZENSICAL := .venv/zensical
 export NO_MKDOCS_2_WARNING := 1
 export DISABLE_MKDOCS_2_WARNING := true
 # Type checkers and linters must see this environment, whatever is active outside.
@@ -33,7 +35,7 @@ TYPED := $(shell for d in src tests examples tools benchmarks; do \
 	[ -z "$$(find $$d -name '*.py' 2>/dev/null | head -n 1)" ] || echo $$d; done)
 PENDING := $(shell grep -cvE '^[[:space:]]*(\#|$$)' stubs/pending.txt)
 
-.PHONY: demo test check checked docs bench torture real-model fix clean env npm pytest wheel $(GATES)
+.PHONY: demo test check checked docs bench torture real-model fix clean env npm pytest wheel zensical $(GATES)
 .DELETE_ON_ERROR:
 
 # The clients come when the first part has been seen: they take longer to install than all else.
@@ -67,7 +69,7 @@ real-model: $(CLIENTS) $(if $(OVERT_MODEL),,$(REAL))
 	@$(BIN)/python -W error -m tests.real_model
 
 clean:
-	rm -rf .venv site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	rm -rf .venv site docs/assets/vendor .site.lock .zensical .zensical.yml .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
 	find src tests tools examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 env: $(DEV)
@@ -114,8 +116,15 @@ pyright: $(DEV)
 verifytypes: $(DEV)
 	PATH="$(CURDIR)/$(BIN):$$PATH" basedpyright --verifytypes overt --ignoreexternal
 
-docs-build: $(DEV)
-	$(BIN)/mkdocs build --strict --quiet
+# Nothing to do where it is built already: by a test, or by an earlier call.
+docs-build: $(DEV) $(NODE)
+	$(BIN)/python -m tools.site_build
+
+# The theme's successor has to build the same pages. It takes as long as the first again, so it is no gate.
+zensical: docs-build $(ZENSICAL)
+	@sed '1i site_dir: .zensical' mkdocs.yml > .zensical.yml
+	$(ZENSICAL)/bin/zensical build --strict -f .zensical.yml
+	@rm .zensical.yml
 
 $(RUNTIME): pyproject.toml tools/make-env tools/find-python
 	@tools/make-env
@@ -128,6 +137,10 @@ $(CLIENTS): pyproject.toml tools/make-env tools/find-python
 $(REAL): tools/make-real-model | $(CLIENTS)
 	@tools/make-real-model
 	@touch $@
+
+$(ZENSICAL): pyproject.toml | $(DEV)
+	@$(BIN)/python -m venv --clear $@
+	@$@/bin/python -m pip install --quiet --disable-pip-version-check zensical 'mkdocstrings[python]' griffe-pydantic ruff
 
 $(DEV): pyproject.toml tools/make-env tools/find-python
 	@tools/make-env dev

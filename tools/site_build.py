@@ -44,19 +44,16 @@ MADE_BY = (
 
 
 class BuildFailed(Exception):
-    """The site could not be built; says why."""
+    """The build said that something is wrong."""
 
 
 def vendor() -> None:
     """Put Mermaid where the build takes it from, with its licence.
 
     Raises:
-        BuildFailed: It is not installed.
+        NoNode: It is not installed; says what to do.
     """
-    try:
-        home = package("@mermaid-js/tiny")
-    except NoNode as error:
-        raise BuildFailed(f"the diagrams cannot be drawn: {error}") from None
+    home = package("@mermaid-js/tiny")
     VENDOR.mkdir(exist_ok=True)
     for source, name in (("dist/mermaid.tiny.js", "mermaid.js"), ("LICENSE", "mermaid.LICENSE")):
         made = VENDOR / name
@@ -68,7 +65,8 @@ def build() -> bool:
     """Build the site, strictly; return whether there was anything to do.
 
     Raises:
-        BuildFailed: A link, an anchor or a name leads nowhere, or something that is needed is not installed.
+        BuildFailed: A link, an anchor or a name leads nowhere; says where.
+        NoNode: What draws the diagrams is not installed, and no page asks for it elsewhere.
     """
     with _alone():
         vendor()
@@ -107,7 +105,7 @@ def main() -> int:
     """Build; return the exit code."""
     try:
         build()
-    except BuildFailed as error:
+    except (BuildFailed, NoNode) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

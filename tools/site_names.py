@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -120,6 +121,7 @@ def _complete(cls: griffe.Class, at: dict[str, str]) -> None:
         # Members are shown in the order of their lines, and these come of several files.
         cls.members[name].lineno = number
     bases = [base for one in (cls, *hidden) for base in one.bases if not _ours(base) or _path(base) in at]
+    bases.sort(key=lambda base: str(base).startswith(("Generic", "Protocol")))
     cls.bases[:] = [base for number, base in enumerate(bases) if str(base) not in map(str, bases[:number])]
     # The template of pydantic models lists every field twice.
     cls.extra.get("mkdocstrings", {}).pop("template", None)
@@ -160,11 +162,12 @@ def _describe(cls: griffe.Class) -> None:
 
 
 def _number(text: str) -> str:
-    """Return a number as a reader writes it: `10,000,000,000`, not `1e10`."""
+    """Return a number as a reader writes it: `10,000,000,000` for `1e10`."""
     try:
-        return f"{float(text.replace('_', '')):,.10g}"
+        number = float(text.replace("_", ""))
     except ValueError:
         return text
+    return f"{number:,.0f}" if number.is_integer() else str(number)
 
 
 def _tell(cls: griffe.Class, name: str, text: str, *, again: bool = False) -> bool:
@@ -191,6 +194,9 @@ def _settle(thing: griffe.Object, at: dict[str, str]) -> None:
         thing.value = names.written(thing.value) if names.all_public(thing.value) else None
     elif isinstance(thing, griffe.Function):
         thing.returns = names.written(thing.returns)
+        for parameter in list(thing.parameters):
+            if re.match("_[a-z]", parameter.name):
+                del thing.parameters[parameter.name]
         for parameter in thing.parameters:
             parameter.annotation = names.written(parameter.annotation)
             parameter.default = names.written(parameter.default)
