@@ -113,8 +113,8 @@ def coder() -> Agent[Path, str]:
     return Agent(
         "coder",
         does="Writes and repairs small programs.",
-        soul="You work on a small Python project. First read the tests and what they test, and write down with todo what "
-        "there is to do. Change files with write_file, always the whole file, and run the tests after each change. When "
+        soul="You work on a Python project. First read the tests and what they test, and write down what there is "
+        "to do with todo. Change files with write_file, always the whole file; run the tests after each change. When "
         "they pass, give todo the list with everything done, and say in one sentence what you changed.",
         tools=[read_file, write_file, run_tests, todo],
         completion=Completion(verify, max_attempts=3),
