@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from overt import Agent, Allow, Deny, GuardrailEvent, ToolCall
+from overt import Agent, Allow, Deny, Doubt, GuardrailEvent, Retry, Succeeded, ToolCall
 from overt.testing import MockModel, call, say
 from tests.demo.chat_server import Steps, chat_server
 
@@ -125,6 +125,18 @@ def test_what_a_learning_agent_keeps_is_a_sentence(tmp_path: Path) -> None:
     for key, text in (("k1", "one"), ("k1", "again"), ("k2", "one"), ("k3", "two"), ("k4", "three")):
         memory.add(program["Lesson"](key=key, text=text, run_id="r"))
     assert [(lesson.key, lesson.text) for lesson in memory.lessons()] == [("k3", "two"), ("k4", "three")]
+    # A call that was cut off: the file knows.
+    desk = program["Desk"](memory, tmp_path)
+    for key, found in (("k3", Succeeded("kept")), ("k1", Retry())):
+        doubt = Doubt(
+            deps=desk,
+            run_id="r",
+            handle="h",
+            tool="remember",
+            arguments={"lesson": "two"},
+            idempotency_key=key,
+        )
+        assert anyio.run(program["is_kept"], doubt) == found
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # it starts processes of its own
