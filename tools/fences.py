@@ -51,6 +51,8 @@ class Fence:
     unrun: str | None = None
     """Why it is not run, where its page says so."""
     untyped: bool = False
+    wanted: str = ""
+    """What `>>>` lines give."""
 
     @property
     def file(self) -> str | None:
@@ -158,6 +160,7 @@ def _prompts(raw: str) -> Iterator[Fence]:
         yield Fence(
             language="pycon",
             source=example.source,
+            wanted=example.want,
             line=example.lineno + 1,
             start=start,
             end=start + sum(map(len, lines[example.lineno : example.lineno + example.source.count("\n")])),

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tools.fences import markdown
 
 from overt.core.lifecycle import TRANSITIONS, Move
 from overt.result import State
@@ -18,9 +19,9 @@ DOCS = ROOT / "docs"
 
 PAGES = [
     page
-    for page in sorted(DOCS.rglob("*.md"))
-    if page.parent.name != "decisions"
-    and re.search(r"^```(python|console)", page.read_text("utf-8"), re.MULTILINE)
+    for page in markdown()
+    if page.is_relative_to(DOCS)
+    and re.search(r"^[ \t]*([`~]{3,} *(python|console)|<!-- *check:)", page.read_text("utf-8"), re.MULTILINE)
 ]
 
 
