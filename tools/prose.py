@@ -3,11 +3,11 @@
 A number counts as shown where an executed fence of the page has it in its output (`#>` lines, lines below a command),
 or, from 10 on, as a literal of its code. Every other one needs a comment directly below its paragraph, list or table,
 
-    <!-- check: overt.Budget().max_turns is None and inspect.signature(overt.Agent).parameters[…].default == 6 -->
+    <!-- check: overt.Budget().max_turns == 6 and default("max_divergences") == 2 -->
 
-which is evaluated in the namespace of the page after the fences above it, beside `overt`, `inspect` and `metadata` (of
-importlib), has to be true, and has to compare that number with something that is not written in the comment itself: a
-name, or numbers that the page prints.
+which is evaluated in the namespace of the page after the fences above it, beside `overt`, `default` (of an option of a
+run), `inspect` and `metadata` (of importlib), has to be true, and has to compare that number with something that is not
+written in the comment itself: a name, or numbers that the page prints.
 
 Inline code, addresses of links, comments, the numbering of lists and headings and what stands between
 `<!-- generated: … -->` and `<!-- end -->` is not looked at. Nor are names (SHA-256, gpt-5-mini, A-1001, U+FFFD, 5xx)

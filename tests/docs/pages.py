@@ -33,6 +33,8 @@ from tools.fences import RUN, Fence, Page, scan
 from tools.prose import Check, checks
 
 import overt
+from overt._planning import crew_of, plan_of
+from overt.testing import MockModel
 from tests import zygote
 
 ROOT = Path(__file__).parents[2]
@@ -131,13 +133,26 @@ class Desk:
         return "".join(told) or None
 
     def check(self, check: Check, example: Example) -> str | None:
-        known = {"overt": overt, "inspect": inspect, "metadata": metadata, **example.namespace}
+        known = {
+            "overt": overt,
+            "default": default,
+            "inspect": inspect,
+            "metadata": metadata,
+            **example.namespace,
+        }
         for name in re.findall(r"\bovert(?:\.\w+)+", check.source):
             with contextlib.suppress(ModuleNotFoundError):
                 importlib.import_module(".".join(part for part in name.split(".") if part.islower()))
         padded = "\n" * (check.line - 1) + f"({check.source})"
         value = eval(compile(padded, example.path, "eval", dont_inherit=True), known)
         return None if value is True else f"the check is {value!r}: {check.source}"
+
+
+def default(option: str) -> object:
+    """What an option of a run is where it is left out."""
+    agent = overt.Agent("agent", does="Nothing.", model=MockModel([]))
+    plan, crew = plan_of(agent, {})[0], crew_of(agent, {})
+    return getattr(plan, option) if hasattr(plan, option) else getattr(crew, option)
 
 
 @contextlib.contextmanager
