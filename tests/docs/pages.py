@@ -121,14 +121,9 @@ class Desk:
 
     def pycon(self, fence: Fence, example: Example) -> str | None:
         told: list[str] = []
-        test = doctest.DocTest(
-            [doctest.Example(fence.source, fence.wanted)],
-            example.namespace,
-            example.path,
-            example.path,
-            fence.line - 1,
-            None,
-        )
+        prompt = doctest.Example(fence.source, fence.wanted)
+        test = doctest.DocTest([prompt], {}, example.path, example.path, fence.line - 1, None)
+        test.globs = example.namespace  # it would take a copy
         doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=told.append, clear_globs=False)
         return "".join(told) or None
 
