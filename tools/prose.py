@@ -84,6 +84,11 @@ def unchecked(text: str) -> Iterator[tuple[int, str]]:
         except SyntaxError as error:
             yield check.line, f"the check is no expression: {error.msg}"
             continue
+        if not numbers:
+            yield (
+                check.line,
+                "the check says itself all that it compares: it needs a name, or numbers the page prints",
+            )
         for covers in _above(lines, check.line):
             asserted.setdefault(covers, set()).update(numbers)
     for number, line in enumerate(said, 1):
@@ -94,7 +99,7 @@ def unchecked(text: str) -> Iterator[tuple[int, str]]:
 
 
 def covered(source: str, printed: set[float | str]) -> set[float | str]:
-    """The numbers a check compares with something that it does not say itself."""
+    """The numbers a check compares with something that it does not say itself; none where any part of it does not."""
     numbers: set[float | str] = set()
     tree = ast.parse(source, mode="eval").body
     for part in tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]:
@@ -107,8 +112,9 @@ def covered(source: str, printed: set[float | str]) -> set[float | str]:
         named = any(isinstance(node, ast.Name) and not hasattr(builtins, node.id) for node in ast.walk(part))
         # Of printed numbers one more may be made: a sum, a difference, a share.
         made = len(own) > 1 and len(own - printed) <= 1
-        if named or made:
-            numbers |= own
+        if not named and not made:
+            return set()
+        numbers |= own
     return numbers
 
 
