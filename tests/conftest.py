@@ -20,8 +20,13 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 
 HERE = Path(__file__).parent
-WHOLE = (HERE / "core", HERE / "driver", HERE / "journal" / "test_conformance.py")
-"""Where every case runs on both loops: the rules, what performs them, and what every store has to do."""
+WHOLE = (
+    HERE / "core",
+    HERE / "driver",
+    HERE / "journal" / "test_conformance.py",
+    HERE / "docs" / "test_pages.py",
+)
+"""Where every case runs on both loops: the rules, what performs them, what every store has to do, what pages show."""
 
 
 @pytest.hookimpl(trylast=True)

@@ -104,6 +104,24 @@ class ToolContext(Generic[CtxT]):
         tool reachable in it must be idempotent. `@tool(on_replay="reuse")`, `ctx.once` and `ctx.idempotency_key` are
         the ways to be so.
 
+        ```python
+        from overt import Agent, Answer, Request, ToolContext, tool
+        from overt.testing import MockModel, call, say
+
+        @tool(description="Book a table.")
+        async def book(ctx: ToolContext) -> str:
+            answer = await ctx.ask("For how many?", answer_type=int)
+            return f"a table for {answer.data}" if answer.ok else "no table"
+
+        async def four(request: Request) -> Answer:
+            return Answer(id=request.id, ok=True, data=4)
+
+        host = Agent("host", does="Books.", tools=[book], model=MockModel([call("book"), say("Booked.")]))
+        result, runtime = host.run_sync("Book.", wait_for=four)
+        print(result.status, runtime.transcript(result.handle)[-2].text)
+        #> done a table for 4
+        ```
+
         Args:
             prompt: The question, for people.
             answer_type: Type the answer's `data` has to fit. The answer returned holds an instance of it; of a
@@ -131,6 +149,30 @@ class ToolContext(Generic[CtxT]):
         wake. If the process dies inside `fn`, nobody knows whether the effect happened: the run then asks, the tool's
         own `resolve` first where it has one, then with a request of kind `in_doubt`. `@tool(on_replay="reuse")` says
         the same of a whole tool, and `ctx.idempotency_key` hands the question to the service behind it.
+
+        ```python
+        from overt import Agent, Answer, Request, ToolContext, tool
+        from overt.testing import MockModel, call, say
+
+        drafts: list[str] = []
+
+        @tool(description="Write a letter; a person reads it first.")
+        async def letter(ctx: ToolContext) -> str:
+            async def draft() -> str:
+                drafts.append("Dear customer, …")
+                return drafts[-1]
+
+            text = await ctx.once("draft", draft)
+            return "sent" if (await ctx.ask(f"Send? {text}")).ok else "not sent"
+
+        async def yes(request: Request) -> Answer:
+            return Answer(id=request.id, ok=True)
+
+        desk = Agent("desk", does="Writes.", tools=[letter], model=MockModel([call("letter"), say("Done.")]))
+        desk.run_sync("Write.", wait_for=yes)
+        print(len(drafts))
+        #> 1
+        ```
 
         Args:
             label: Name of the block, unique within the tool.

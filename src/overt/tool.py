@@ -124,6 +124,25 @@ def pending(
     every tool that ran in that wake runs again, so every tool reachable in it must be idempotent.
     `@tool(on_replay="reuse")`, `ctx.once` and `ctx.idempotency_key` are the ways to be so.
 
+    ```python
+    from overt import Agent, Answer, Request, ToolContext, ToolResult, pending, tool
+    from overt.testing import MockModel, call, say
+
+    @tool(description="Deploy, if somebody agrees.")
+    def deploy(ctx: ToolContext) -> ToolResult:
+        if ctx.answer is None:
+            return pending(kind="approval", prompt="Deploy?")
+        return ToolResult(output="deployed" if ctx.answer.ok else "not deployed")
+
+    async def yes(request: Request) -> Answer:
+        return Answer(id=request.id, ok=True)
+
+    ops = Agent("ops", does="Deploys.", tools=[deploy], model=MockModel([call("deploy"), say("Ready.")]))
+    result, _ = ops.run_sync("Deploy.", wait_for=yes)
+    print(result.status, result.text)
+    #> done Ready.
+    ```
+
     Args:
         kind: `"approval"`, `"input"`, `"authorization"` or a word of your own.
         prompt: The question, for people.
@@ -450,6 +469,17 @@ def tool(
     Arguments are validated before the function is entered, with pydantic's coercions (`"3"` for an `int` is 3).
     Unknown fields are refused at every level; if a type among the parameters configures `extra` itself, below the top
     level each type's own configuration decides.
+
+    ```python
+    from overt import tool
+
+    @tool(on_replay="reuse", timeout=30, description="Pay money back.")
+    async def refund(order: str, amount: float = 0.0) -> str:
+        return f"refunded {amount:.2f}"
+
+    print(refund.name, refund.description, refund.input_schema["required"])
+    #> refund Pay money back. ['order']
+    ```
 
     **What a replay asks of your tool.** Under the default policy, `ResumePolicy.REWIND`, resuming a parked run replays
     the whole suspended wake from its checkpoint: every tool that ran in that wake runs again. A tool that asks runs
