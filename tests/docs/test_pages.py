@@ -63,7 +63,7 @@ def test_the_table_of_what_a_resume_replays_is_the_same_on_both_pages() -> None:
     head = "| in the wake that asked"
     tables = [
         text[text.index(head) :].split("\n\n")[0]
-        for text in (path.read_text("utf-8") for path in (ROOT / "README.md", DOCS / "concepts.md"))
+        for text in (path.read_text("utf-8") for path in (ROOT / "README.md", DOCS / "corrections" / "replay.md"))
     ]
     assert tables[0] == tables[1]
     assert len(tables[0].splitlines()) == 9
