@@ -22,6 +22,8 @@ export NO_MKDOCS_2_WARNING := 1
 export DISABLE_MKDOCS_2_WARNING := true
 # Type checkers and linters must see this environment, whatever is active outside.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV MYPYPATH
+# Compiled modules are kept: the tests start hundreds of interpreters.
+unexport PYTHONDONTWRITEBYTECODE
 
 JOBS ?= 2
 # Processes the tests are spread over; 0 runs them in one, as a debugger needs it.
