@@ -61,9 +61,9 @@ def test_a_move_without_a_place_in_the_drawing_is_refused(
 
 def test_the_table_of_what_a_resume_replays_is_the_same_on_both_pages() -> None:
     head = "| in the wake that asked"
+    pages = (ROOT / "README.md", DOCS / "corrections" / "replay.md")
     tables = [
-        text[text.index(head) :].split("\n\n")[0]
-        for text in (path.read_text("utf-8") for path in (ROOT / "README.md", DOCS / "corrections" / "replay.md"))
+        text[text.index(head) :].split("\n\n")[0] for text in (path.read_text("utf-8") for path in pages)
     ]
     assert tables[0] == tables[1]
     assert len(tables[0].splitlines()) == 9
