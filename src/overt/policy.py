@@ -33,7 +33,7 @@ class ResumePolicy(StrEnum):
 
     REWIND = "rewind"
     """Replay the suspended wake from its checkpoint: every tool that ran in it runs again, every model call is bought
-    again. Tools reachable in a suspendable wake must be idempotent."""
+    again. Tools reachable in a wake that may be suspended must be idempotent."""
     CONTINUE = "continue"
     """Go on where the wake stopped: recorded replies and finished results are carried, only calls that asked are
     entered again."""

@@ -224,10 +224,10 @@ class Runtime(Reading[OutputT]):
 
         Under `ResumePolicy.REWIND`, the default, an answer to a parked run replays the suspended wake from its
         checkpoint: every tool that ran in that wake runs again and every model call is bought again, in the handle that
-        asked and in each ancestor that waits for it. Tools reachable in a suspendable wake must be idempotent:
-        `@tool(on_replay="reuse")`, `ctx.once` and `ctx.idempotency_key` are the ways to be so. `Request.replays` says
-        beforehand, and `TaskResult.replay` afterwards, what is repeated. Under `CONTINUE` the work is carried, and only
-        calls that asked are entered again. Finished `task` calls are found again under both.
+        asked and in each ancestor that waits for it. Every tool reachable in a wake that may be suspended must be
+        idempotent: `@tool(on_replay="reuse")`, `ctx.once` and `ctx.idempotency_key` are the ways to be so.
+        `Request.replays` says beforehand, and `TaskResult.replay` afterwards, what is repeated. Under `CONTINUE` the
+        work is carried, and only calls that asked are entered again. Finished `task` calls are found again under both.
 
         The answers are durable before anything is acted on. A list applies whole or not at all.
 
@@ -305,7 +305,8 @@ class Runtime(Reading[OutputT]):
         Wakes whose own call was cut off go on where they were, whatever the run's policy: a model call is bought again,
         a `rerun` tool is entered again under the same idempotency key, a `reuse` tool or a `ctx.once` block that has no
         outcome becomes a request of kind `in_doubt`. A failed wake issues the failed call again. On a parked run it
-        changes nothing and returns the pending result.
+        changes nothing and returns the pending result; a request that has expired is answered, and what it answered
+        goes on as by `resume`, under the run's policy.
 
         Args:
             policy: `REWIND` replays the cut-off wakes from their checkpoints instead.
@@ -518,6 +519,8 @@ class Runtime(Reading[OutputT]):
 
         Model calls in flight end and count as unreported; open requests are cancelled; a parent that waits for the
         handle gets an error result. Nothing happens to a handle that does not work.
+
+        A call that is in doubt is not asked about, since its wake has ended; the text of the result names it.
 
         When the entry handle's wake is the one `run` began, the whole tree is closed with it: it can be read, but not
         woken again.

@@ -120,9 +120,10 @@ def pending(
 
     **What this asks of your tool.** A tool that asks runs again from its first line for every answer, whether the
     answer comes at once or in another process a week later: read it from `ctx.answer` before asking. And under the
-    default policy, `ResumePolicy.REWIND`, resuming a parked run replays the whole suspended wake from its checkpoint:
-    every tool that ran in that wake runs again, so every tool reachable in it must be idempotent.
-    `@tool(on_replay="reuse")`, `ctx.once` and `ctx.idempotency_key` are the ways to be so.
+    default policy, `ResumePolicy.REWIND`, resuming a parked run replays the whole suspended wake from its checkpoint,
+    and that of each ancestor that waits for it: every tool that ran in them runs again and every model call is bought
+    again, so every tool reachable in a wake that may be suspended must be idempotent. `@tool(on_replay="reuse")`,
+    `ctx.once` and `ctx.idempotency_key` are the ways to be so.
 
     ```python
     from overt import Agent, Answer, Request, ToolContext, ToolResult, pending, tool
@@ -482,16 +483,18 @@ def tool(
     ```
 
     **What a replay asks of your tool.** Under the default policy, `ResumePolicy.REWIND`, resuming a parked run replays
-    the whole suspended wake from its checkpoint: every tool that ran in that wake runs again. A tool that asks runs
-    again from its first line for every answer. So a tool must be idempotent; `on_replay="reuse"`, `ctx.once` and
+    the whole suspended wake from its checkpoint, and that of each ancestor that waits for it: every tool that ran in
+    them runs again. Under either policy a tool that asks runs again from its first line for every answer, and one whose
+    process died is entered again. So a tool must be idempotent; `on_replay="reuse"`, `ctx.once` and
     `ctx.idempotency_key` are the ways to be so.
 
     Args:
         fn: The function; left out where only options are said.
         name: 1 to 64 characters out of `A-Z a-z 0-9 _ -`; `None` takes the function's.
         description: For the model; `None` takes the docstring's.
-        on_replay: `"rerun"` declares that running it twice is right. `"reuse"`: once finished, a replay gives the
-            recorded result; one that was entered and never finished raises a question of kind `in_doubt`.
+        on_replay: `"rerun"` declares that running it twice is right: a finished call runs again when its wake is
+            replayed. `"reuse"`: once finished, a replay gives the recorded result; one that was entered and never
+            finished raises a question of kind `in_doubt`.
         timeout: Seconds a call may take, and then `resolve`; `None` for any.
         resolve: Asks the outside world, by idempotency key, what became of a call that was entered and left without an
             outcome, or of a `ctx.once` block of it, and returns `Succeeded`, `Failed`, `Retry`, or `None` where it
