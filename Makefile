@@ -1,6 +1,6 @@
 # demo    run the demo, then over the wire through each provider's client (installs only what a user needs)
 # test    every test, and beside them every gate and the built wheel in a clean environment
-# check   every gate: lint format imports contract stubtest mypy pyright verifytypes docs-build
+# check   every gate: lint format imports contract stubtest mypy fences pyright verifytypes docs-build
 # docs    build the documentation into site/
 # zensical  build it once more with the theme's successor, into .zensical/
 # fix     let ruff repair and format what it can
@@ -24,12 +24,14 @@ export NO_MKDOCS_2_WARNING := 1
 export DISABLE_MKDOCS_2_WARNING := true
 # Type checkers and linters must see this environment, whatever is active outside.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV MYPYPATH
+# Compiled modules are kept: the tests start hundreds of interpreters.
+unexport PYTHONDONTWRITEBYTECODE
 
 JOBS ?= 2
 # Processes the tests are spread over; 0 runs them in one, as a debugger needs it.
 PYTEST_JOBS ?= auto
 OUTPUT := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
-GATES := lint format imports contract stubtest mypy pyright verifytypes docs-build
+GATES := lint format imports contract stubtest mypy fences pyright verifytypes docs-build
 # mypy refuses a directory without Python in it.
 TYPED := $(shell for d in src tests examples tools benchmarks; do \
 	[ -z "$$(find $$d -name '*.py' 2>/dev/null | head -n 1)" ] || echo $$d; done)
@@ -108,6 +110,10 @@ stubtest: $(DEV)
 
 mypy: $(DEV)
 	$(BIN)/mypy $(TYPED)
+
+# After mypy, whose cache it goes on with; two at once would wait for each other's locks.
+fences: mypy
+	$(BIN)/python tools/fences.py
 
 pyright: $(DEV)
 	$(BIN)/basedpyright --warnings

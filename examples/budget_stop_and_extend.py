@@ -19,8 +19,12 @@ PAGES = 4
 
 @tool
 async def read_page(number: int) -> str:
-    """Read one page of the report; there are four."""
-    return f"page {number}: nothing unusual"
+    """Read one page of the report.
+
+    Args:
+        number: Its number, from 1 to 4.
+    """
+    return f"page {number}: nothing unusual" if 1 <= number <= PAGES else f"there is no page {number}"
 
 
 def model() -> Model | str:
@@ -32,7 +36,7 @@ def auditor() -> Agent:
     return Agent(
         "auditor",
         does="Reads reports.",
-        soul="Call read_page for pages 1, 2, 3 and 4, all in one reply. Then sum up in one sentence.",
+        soul="Call read_page for pages 1, 2, 3 and 4, all in one reply. Then sum up what is unusual in one sentence.",
         tools=[read_page],
         model=model(),
     )

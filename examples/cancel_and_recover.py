@@ -36,7 +36,7 @@ class Depot:
 
 @tool  # "rerun": counting twice does no harm, so recovery simply enters it again
 async def count(ctx: ToolContext[Depot]) -> int:
-    """Count the kettles in the depot."""
+    """Count the kettles in the depot. It takes a while."""
     return await ctx.deps.count(ctx.idempotency_key)
 
 
@@ -48,7 +48,7 @@ def clerk() -> Agent[Depot, str]:
     return Agent(
         "clerk",
         does="Counts stock.",
-        soul="Call count once, then answer.",
+        soul="Call count once, then answer with the number, in one sentence.",
         tools=[count],
         model=model(),
         deps_type=Depot,
@@ -61,8 +61,13 @@ async def main() -> None:
         store = SQLiteStore(Path(folder) / "runs.db")
         # Held before it runs: whoever wants to read a cancelled run needs the runtime, not the return value.
         runtime = Runtime(clerk(), store=store, run_id="count-1", deps=depot)
+
+        async def ask() -> None:
+            await runtime.run("How many kettles are there?")
+            depot.is_counting.set()  # a model that did not count at all
+
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(runtime.run, "How many kettles are there?")
+            tasks.start_soon(ask)
             await depot.is_counting.wait()
             tasks.cancel_scope.cancel()
         print(f"{runtime.result().status}: {runtime.result().text} ({runtime.result().total_tokens} tokens)")

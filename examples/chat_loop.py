@@ -11,11 +11,11 @@ import os
 
 import anyio
 
-from overt import Agent, Answer, Loop, Model, TaskResult, require_approval, tool
+from overt import Agent, Answer, Loop, Model, ResumePolicy, TaskResult, require_approval, tool
 from overt.errors import AwaitingAnswer
 from overt.testing import MockModel, call, say
 
-PROMPTS = ("I am Kim. Which rooms are free?", "Book the blue one for me.", "What is my name?")
+PROMPTS = ("I am Ada. Which rooms are free?", "Book the blue one for me.", "What is my name?")
 
 
 @tool
@@ -26,16 +26,21 @@ async def free_rooms() -> list[str]:
 
 @tool(on_replay="reuse")
 async def book(room: str, name: str) -> str:
-    """Book a room."""
+    """Book a room for somebody, today. Somebody of the house has to agree.
+
+    Args:
+        room: One of the free rooms.
+        name: Whom it is for.
+    """
     return f"{room} is booked for {name}"
 
 
 def model() -> Model | str:
     return os.environ.get("OVERT_MODEL") or MockModel(
         prompts=[
-            [call("free_rooms"), say("The blue and the green one, Kim.")],
-            [call("book", room="blue", name="Kim"), say("The blue room is yours.")],
-            [say("Kim.")],
+            [call("free_rooms"), say("The blue and the green one, Ada.")],
+            [call("book", room="blue", name="Ada"), say("The blue room is yours.")],
+            [say("Ada.")],
         ]
     )
 
@@ -44,7 +49,7 @@ def host() -> Agent:
     return Agent(
         "host",
         does="Books rooms.",
-        soul="Look with free_rooms, book with book. Be brief.",
+        soul="You book rooms. Look with free_rooms, book with book, once for each wish. Answer in one sentence.",
         tools=[free_rooms, book],
         guardrails=[require_approval("book")],
         model=model(),
@@ -63,7 +68,8 @@ async def answered(loop: Loop[str], result: TaskResult[str]) -> TaskResult[str]:
 
 
 async def main() -> None:
-    loop = host().loop()
+    # CONTINUE: a model that is asked again may word the booking otherwise than it was agreed to.
+    loop = host().loop(resume_policy=ResumePolicy.CONTINUE)
     for prompt in PROMPTS:
         result = await answered(loop, await loop.run(prompt))
         print(f"> {prompt}\n{result.text} [{result.turns} turns, {result.total_tokens} tokens so far]")

@@ -20,7 +20,11 @@ FORECAST = {"Oslo": "rain, 4 degrees", "Rome": "sun, 21 degrees"}
 
 @tool
 async def forecast(city: str) -> str:
-    """Look up tomorrow's weather."""
+    """Look up tomorrow's weather.
+
+    Args:
+        city: Oslo or Rome.
+    """
     return FORECAST.get(city, "unknown")
 
 

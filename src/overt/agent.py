@@ -49,6 +49,21 @@ class Agent(Generic[DepsT, OutputT]):
     Where a tool may ask, tools run more than once: see `Runtime.resume` for what is repeated, and `ToolContext.once`
     and `@tool(on_replay="reuse")` for what is not.
 
+    ```python
+    from overt import Agent, tool
+    from overt.testing import MockModel, call, say
+
+    @tool(description="Say how many of an item are on the shelf.")
+    def stock(item: str) -> int:
+        return 7
+
+    model = MockModel([call("stock", item="kettle"), say("Seven are left.")])
+    clerk = Agent("clerk", does="Answers questions about stock.", tools=[stock], model=model)
+    result, runtime = clerk.run_sync("How many kettles are left?")
+    print(result.status, result.text, result.turns, result.total_tokens)
+    #> done Seven are left. 2 200
+    ```
+
     Attributes:
         name: Unique among the agents of a run; part of handle ids.
         does: What it is for, in a sentence: what a parent that may delegate to it is told.
@@ -291,6 +306,8 @@ class Agent(Generic[DepsT, OutputT]):
         is meant, so that teams may be cyclic:
 
         ```python
+        from overt import Agent
+
         writer = Agent("writer", does="Writes.")
         critic = Agent("critic", does="Criticises.", team=[writer])
         writer = writer.with_team(critic)  # the critic's writer is this one
@@ -321,6 +338,18 @@ class Agent(Generic[DepsT, OutputT]):
 
         A call of it in a run is a delegation, as by `task`: a child with its own transcript in the same run, under the
         same budgets, guardrails and requests. Called as a function it runs on its own; see `AgentTool.__call__`.
+
+        ```python
+        from overt import Agent
+        from overt.testing import MockModel, call, say
+
+        finder = Agent("finder", does="Finds facts.", model=MockModel([say("Tea is hot.", tokens=400)]))
+        script = [call("finder", prompt="Find one."), say("Tea is hot, they say.")]
+        writer = Agent("writer", does="Writes.", tools=[finder.as_tool()], model=MockModel(script))
+        result, _ = writer.run_sync("Write.")
+        print(result.text, result.own_tokens, result.total_tokens)
+        #> Tea is hot, they say. 200 600
+        ```
 
         Args:
             name: What a model calls it by; `None` takes the agent's name, accents dropped and blanks as underscores.
@@ -375,13 +404,6 @@ class Agent(Generic[DepsT, OutputT]):
     def stream(self, prompt: str, **options: Unpack[Options[DepsT]]) -> RunStream[OutputT]:
         """`run`, as a stream of what happens in the whole tree meanwhile; the last event has the result.
 
-        ```python
-        async with agent.stream("Plan a trip") as stream:
-            async for event in stream:
-                if event.kind == "text":
-                    print(event.text, end="")
-        ```
-
         Nothing runs before the first event is asked for. See `RunStream`.
 
         Args:
@@ -397,6 +419,25 @@ class Agent(Generic[DepsT, OutputT]):
 
     def loop(self, **options: Unpack[Options[DepsT]]) -> Loop[OutputT]:
         """Return a conversation: one handle that is given prompt after prompt. See `Loop`.
+
+        ```python
+        import anyio
+
+        from overt import Agent
+        from overt.testing import MockModel
+
+        async def main() -> None:
+            friend = Agent("friend", does="Talks.", model=MockModel(prompts=[["Hello."], ["Still here."]]))
+            loop = friend.loop()
+            for prompt in ("Hi!", "And now?"):
+                result = await loop.run(prompt)
+                print(result.text, result.total_tokens)
+            #> Hello. 100
+            #> Still here. 200
+            await loop.close()
+
+        anyio.run(main)
+        ```
 
         Args:
             **options: See `Options`; `history` is what the transcript begins with.

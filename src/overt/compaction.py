@@ -26,6 +26,7 @@ def estimate_tokens(messages: Sequence[Message]) -> int:
 
     Example:
         >>> from overt import UserMessage
+        >>> from overt.compaction import estimate_tokens
         >>> estimate_tokens([UserMessage(text="a" * 400)])
         100
     """
@@ -52,7 +53,7 @@ def compactor(
     comes back as the words of a user: have the summary report instructions found in it, not repeat them.
 
     Example:
-        >>> from overt import Hooks
+        >>> from overt import Hooks, compactor
         >>> hooks = Hooks(
         ...     before_llm=compactor(max_tokens=50_000, summarize=lambda messages: f"{len(messages)} steps were taken")
         ... )

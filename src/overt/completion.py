@@ -50,6 +50,21 @@ class Completion:
     cap. A stop of another kind is never judged. A replay of the wake starts the rounds anew. A verdict is durable; a
     verifier that was cut off, by a crash or a cancellation, is asked again for the same round.
 
+    ```python
+    from overt import Agent, Attempt, Completion
+    from overt.testing import MockModel
+
+    def has_total(attempt: Attempt) -> tuple[bool, str]:
+        return "total" in attempt.text, "Say the total."
+
+    model = MockModel(prompts=[["A report."], ["A report, total 7."]])
+    gate = Completion(has_total, max_attempts=3)
+    writer = Agent("writer", does="Writes.", completion=gate, model=model)
+    result, _ = writer.run_sync("Write a report.")
+    print(result.text, [verdict.ok for verdict in result.verdicts], result.total_tokens)
+    #> A report, total 7. [False, True] 200
+    ```
+
     Attributes:
         verify: Told the `Attempt`; returns whether it will do, and why not. A plain function runs in a worker thread.
             One that raises ends the wake as `error`, source `completion`; that is no failed verdict, and `recover` asks

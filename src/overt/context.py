@@ -45,7 +45,7 @@ class ToolContext(Generic[CtxT]):
         call: The call, with its validated arguments.
         answers: Every answer to this call, in the order of its questions.
         idempotency_key: 32 hex digits: the same for this call in every attempt and process, different for every
-            other. Hand it to services that take one.
+            other. Hand it to services that take one. A call that the model makes once more is another call.
         attempt: Which execution of the wake this is: 1, and one more for every rewind.
     """
 
@@ -100,9 +100,28 @@ class ToolContext(Generic[CtxT]):
         **What this asks of your tool.** The tool is left at this line and runs again from its first line once the
         answer is there; then this line returns it. What stands before the question runs once for every entry: put
         effects after it, or in `once`. And under the default policy, `ResumePolicy.REWIND`, resuming a parked run
-        replays the whole suspended wake from its checkpoint: every tool that ran in that wake runs again, so every
-        tool reachable in it must be idempotent. `@tool(on_replay="reuse")`, `ctx.once` and `ctx.idempotency_key` are
-        the ways to be so.
+        replays the whole suspended wake from its checkpoint, and that of each ancestor that waits for it: every tool
+        that ran in them runs again and every model call is bought again, so every tool reachable in a wake that may be
+        suspended must be idempotent. `@tool(on_replay="reuse")`, `ctx.once` and `ctx.idempotency_key` are the ways to
+        be so.
+
+        ```python
+        from overt import Agent, Answer, Request, ToolContext, tool
+        from overt.testing import MockModel, call, say
+
+        @tool(description="Book a table.")
+        async def book(ctx: ToolContext) -> str:
+            answer = await ctx.ask("For how many?", answer_type=int)
+            return f"a table for {answer.data}" if answer.ok else "no table"
+
+        async def four(request: Request) -> Answer:
+            return Answer(id=request.id, ok=True, data=4)
+
+        host = Agent("host", does="Books.", tools=[book], model=MockModel([call("book"), say("Booked.")]))
+        result, runtime = host.run_sync("Book.", wait_for=four)
+        print(result.status, runtime.transcript(result.handle)[-2].text)
+        #> done a table for 4
+        ```
 
         Args:
             prompt: The question, for people.
@@ -131,6 +150,30 @@ class ToolContext(Generic[CtxT]):
         wake. If the process dies inside `fn`, nobody knows whether the effect happened: the run then asks, the tool's
         own `resolve` first where it has one, then with a request of kind `in_doubt`. `@tool(on_replay="reuse")` says
         the same of a whole tool, and `ctx.idempotency_key` hands the question to the service behind it.
+
+        ```python
+        from overt import Agent, Answer, Request, ToolContext, tool
+        from overt.testing import MockModel, call, say
+
+        drafts: list[str] = []
+
+        @tool(description="Write a letter; a person reads it first.")
+        async def letter(ctx: ToolContext) -> str:
+            async def draft() -> str:
+                drafts.append("Dear customer, …")
+                return drafts[-1]
+
+            text = await ctx.once("draft", draft)
+            return "sent" if (await ctx.ask(f"Send? {text}")).ok else "not sent"
+
+        async def yes(request: Request) -> Answer:
+            return Answer(id=request.id, ok=True)
+
+        desk = Agent("desk", does="Writes.", tools=[letter], model=MockModel([call("letter"), say("Done.")]))
+        desk.run_sync("Write.", wait_for=yes)
+        print(len(drafts))
+        #> 1
+        ```
 
         Args:
             label: Name of the block, unique within the tool.

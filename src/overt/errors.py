@@ -1,6 +1,6 @@
 """Every exception overt raises, as a tree.
 
-```
+```text
 OvertError
 ├── UsageError                what the caller did cannot be done; nothing has changed but for RequestExpired
 │   ├── DefinitionError       an agent, tool or option is declared wrongly

@@ -199,6 +199,22 @@ class _RequireApproval:
 def require_approval(*tools: str, when: Callable[[Mapping[str, Any]], bool] | None = None) -> Guardrail:
     """Return a guardrail that asks before a tool is entered.
 
+    ```python
+    from overt import Agent, require_approval, tool
+    from overt.testing import MockModel, call
+
+    @tool(description="Pay money back.")
+    def refund(order: str, amount: float) -> str:
+        return f"refunded {amount:.2f}"
+
+    dear = require_approval("refund", when=lambda arguments: arguments["amount"] > 50)
+    model = MockModel([[call("refund", order="A-1", amount=20.0), call("refund", order="A-2", amount=90.0)]])
+    clerk = Agent("clerk", does="Refunds.", tools=[refund], guardrails=[dear], model=model)
+    result, _ = clerk.run_sync("Refund both.")
+    print(result.status, result.usage.tool_calls, result.pendings[0].prompt)
+    #> pending 1 Allow refund(amount=90.0, order='A-2')?
+    ```
+
     Args:
         *tools: Names of tools; `"task"` is the one that delegates. An agent that has none of a name refuses it when it
             is declared; among a run's guardrails some agent of the run has to have it.

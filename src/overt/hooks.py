@@ -141,6 +141,24 @@ class Hooks:
     made again by whoever goes on, and its hooks are called again; so are those of everything a replay repeats. What a
     hook does outside has to bear that.
 
+    ```python
+    from overt import Agent, BeforeTool, Hooks, ToolOverride, tool
+    from overt.testing import MockModel, call, say
+
+    @tool(description="Search.")
+    def search(query: str, limit: int) -> str:
+        return f"{limit} found"
+
+    def at_most_ten(event: BeforeTool) -> ToolOverride:
+        return ToolOverride(arguments={**event.call.arguments, "limit": 10})
+
+    model = MockModel([call("search", query="tea", limit=500), say("Found.")])
+    agent = Agent("agent", does="Searches.", tools=[search], hooks=Hooks(before_tool=at_most_ten), model=model)
+    result, runtime = agent.run_sync("Search.")
+    print(runtime.transcript(result.handle)[-2].text)
+    #> 10 found
+    ```
+
     Attributes:
         before_llm: Before each model call; may replace the transcript and narrow the tools.
         after_llm: After each reply.

@@ -168,8 +168,24 @@ def follow(store: Store, run_id: str, *, after: int = 0, clock: Clock | None = N
     say before it is recorded is not in the journal: within one process `Runtime.follow` tells it.
 
     ```python
-    async for event in follow(store, run_id, after=last_seen):
-        print(event.kind, event.handle)
+    import anyio
+
+    from overt import Agent
+    from overt.operations import follow
+    from overt.stores import MemoryStore
+    from overt.testing import MockModel
+
+    async def main() -> None:
+        store = MemoryStore()
+        agent = Agent("agent", does="Answers.", model=MockModel(["Done."]))
+        await agent.run("Go.", run_id="r-1", store=store)
+        async for event in follow(store, "r-1", after=4):
+            print(event.kind, event.handle)
+        #> turn root/agent.1
+        #> …
+        #> result root/agent.1
+
+    anyio.run(main)
     ```
 
     It drives nothing, so it may be left at any time, and read on elsewhere from the `position` of the last event.

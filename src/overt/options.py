@@ -40,7 +40,8 @@ class Options(TypedDict, Generic[DepsT], total=False):
     run_id: str
     """Id of the run; left out, one is made up. One that exists is refused."""
     resume_policy: ResumePolicy
-    """What an answer to a parked run does with the work since the checkpoint. `REWIND` if left out."""
+    """What an answer to a parked run does with the work since the checkpoint. `REWIND` if left out: it is replayed, and
+    tools reachable in a wake that may be suspended must be idempotent."""
     history: Sequence[Message]
     """Messages the transcript begins with: each tool call in them with its result right after."""
     budget: Budget
@@ -54,7 +55,7 @@ class Options(TypedDict, Generic[DepsT], total=False):
     guardrail_timeout: float
     """Seconds an async guardrail may take before it denies; 30 if left out."""
     wait_for: WaitFor
-    """Answers requests at once, where no agent's own does."""
+    """Answers requests at once, where no agent's own does. See `WaitFor` for what that asks of tools."""
     on_pending: Callable[[Request], Awaitable[None]]
     """Told, at least once, of every request that no interpreter answers, after it is durable."""
     verify_answer: Callable[[Request, Answer[Any]], bool | Awaitable[bool]]

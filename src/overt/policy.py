@@ -33,7 +33,7 @@ class ResumePolicy(StrEnum):
 
     REWIND = "rewind"
     """Replay the suspended wake from its checkpoint: every tool that ran in it runs again, every model call is bought
-    again. Tools reachable in a suspendable wake must be idempotent."""
+    again. Tools reachable in a wake that may be suspended must be idempotent."""
     CONTINUE = "continue"
     """Go on where the wake stopped: recorded replies and finished results are carried, only calls that asked are
     entered again."""
@@ -45,6 +45,16 @@ class Budget(Frozen):
     Nothing is carved out for a child: a handle may spend the least of what is left on it and on each of its
     ancestors, now. `max_tokens`, `max_tool_calls`, `max_model_calls`, `max_cost` and `max_wall` count over the life
     of the handle and its subtree, replays included.
+
+    ```python
+    from overt import Agent, Budget
+    from overt.testing import MockModel, call
+
+    searcher = Agent("searcher", does="Searches.", model=MockModel([call("search"), call("search")]))
+    result, runtime = searcher.run_sync("Search.", budget=Budget(max_tokens=150))
+    print(result.status, result.limit, result.limit_at, result.total_tokens)
+    #> incomplete maxTokens root 200
+    ```
     """
 
     max_turns: int = Field(default=6, ge=0)

@@ -124,7 +124,27 @@ class Verdict(Frozen):
 
 
 class TaskResult(Frozen, Generic[OutputT]):
-    """What came of a wake: returned by `run`, `resume`, `recover`, `extend`, `wait` and every other door."""
+    """What came of a wake: returned by `run`, `resume`, `recover`, `extend`, `wait` and every other door.
+
+    ```python
+    from typing import assert_never
+
+    from overt import Status, TaskResult
+
+    def tell(result: TaskResult[str]) -> str:
+        match result.status:
+            case Status.DONE:
+                return result.text
+            case Status.PENDING:
+                return f"asks: {result.pendings[0].prompt}"
+            case Status.INCOMPLETE:
+                return f"stopped by {result.limit} of {result.limit_at}"
+            case Status.ERROR | Status.INTERRUPTED | Status.CLOSED | Status.TIMEOUT:
+                return f"{result.status} after {result.total_tokens} tokens: {result.text}"
+            case _:
+                assert_never(result.status)
+    ```
+    """
 
     text: str
     """The final text when done, else one sentence for people that contains the reason."""

@@ -116,6 +116,25 @@ class Runtime(Reading[OutputT]):
         with by `on_drift="accept"`. Opening writes nothing of that: the first verb that takes the run records it,
         before anything else happens.
 
+        ```python
+        import anyio
+
+        from overt import Agent, Runtime
+        from overt.stores import SQLiteStore
+        from overt.testing import MockModel
+
+        agent = Agent("agent", does="Answers.", model=MockModel(["Done."]))
+
+        async def main() -> None:
+            await agent.run("Go.", run_id="r-1", store=SQLiteStore("runs.db"))
+            # another process, another day
+            runtime = await Runtime.open(agent, "r-1", store=SQLiteStore("runs.db"))
+            print(runtime.result().text, runtime.result().total_tokens)
+            #> Done. 100
+
+        anyio.run(main)
+        ```
+
         Args:
             agent: The entry agent, as declared in this process.
             run_id: The run.
@@ -205,12 +224,35 @@ class Runtime(Reading[OutputT]):
 
         Under `ResumePolicy.REWIND`, the default, an answer to a parked run replays the suspended wake from its
         checkpoint: every tool that ran in that wake runs again and every model call is bought again, in the handle that
-        asked and in each ancestor that waits for it. Tools reachable in a suspendable wake must be idempotent:
-        `@tool(on_replay="reuse")`, `ctx.once` and `ctx.idempotency_key` are the ways to be so. `Request.replays` says
-        beforehand, and `TaskResult.replay` afterwards, what is repeated. Under `CONTINUE` the work is carried, and only
-        calls that asked are entered again. Finished `task` calls are found again under both.
+        asked and in each ancestor that waits for it. Every tool reachable in a wake that may be suspended must be
+        idempotent: `@tool(on_replay="reuse")`, `ctx.once` and `ctx.idempotency_key` are the ways to be so.
+        `Request.replays` says beforehand, and `TaskResult.replay` afterwards, what is repeated. Under `CONTINUE` the
+        work is carried, and only calls that asked are entered again. Finished `task` calls are found again under both.
 
         The answers are durable before anything is acted on. A list applies whole or not at all.
+
+        ```python
+        import anyio
+
+        from overt import Agent, Answer, ResumePolicy, ToolContext, tool
+        from overt.testing import MockModel, call, say
+
+        @tool(description="Pay; a person is asked first.")
+        async def pay(ctx: ToolContext) -> str:
+            return "paid" if (await ctx.ask("Pay 40?", kind="approval")).ok else "not paid"
+
+        clerk = Agent("clerk", does="Pays.", tools=[pay], model=MockModel([call("pay"), say("Settled.")]))
+
+        async def main() -> None:
+            result, runtime = await clerk.run("Pay.", resume_policy=ResumePolicy.CONTINUE)
+            print(result.status, result.pendings[0].prompt)
+            #> pending Pay 40?
+            result = await runtime.resume(Answer(id=result.pendings[0].id, ok=True, by="ada"))
+            print(result.status, result.text, result.total_tokens)
+            #> done Settled. 200
+
+        anyio.run(main)
+        ```
 
         Args:
             answer: One answer, or several for requests that are open at once.
@@ -263,7 +305,8 @@ class Runtime(Reading[OutputT]):
         Wakes whose own call was cut off go on where they were, whatever the run's policy: a model call is bought again,
         a `rerun` tool is entered again under the same idempotency key, a `reuse` tool or a `ctx.once` block that has no
         outcome becomes a request of kind `in_doubt`. A failed wake issues the failed call again. On a parked run it
-        changes nothing and returns the pending result.
+        changes nothing and returns the pending result; a request that has expired is answered, and what it answered
+        goes on as by `resume`, under the run's policy.
 
         Args:
             policy: `REWIND` replays the cut-off wakes from their checkpoints instead.
@@ -293,6 +336,27 @@ class Runtime(Reading[OutputT]):
 
     async def extend(self, budget: Budget, *, handle: Handle | str | None = None) -> TaskResult[OutputT]:
         """Raise caps and go on with the wake they stopped, entering exactly the calls that were left open.
+
+        ```python
+        import anyio
+
+        from overt import Agent, Budget
+        from overt.testing import MockModel, call, say
+
+        model = MockModel([call("task", agent="finder", prompt="Find."), say("Found.")])
+        finder = Agent("finder", does="Finds.", model=MockModel(["It is here."]))
+        lead = Agent("lead", does="Leads.", team=[finder], model=model)
+
+        async def main() -> None:
+            result, runtime = await lead.run("Go.", budget=Budget(max_model_calls=2))
+            print(result.status, result.limit, result.limit_at)
+            #> incomplete maxModelCalls root
+            result = await runtime.extend(Budget(max_model_calls=3))
+            print(result.status, result.text, result.usage.model_calls)
+            #> done Found. 3
+
+        anyio.run(main)
+        ```
 
         Args:
             budget: New totals; only fields that are set count, none below the present cap.
@@ -455,6 +519,8 @@ class Runtime(Reading[OutputT]):
 
         Model calls in flight end and count as unreported; open requests are cancelled; a parent that waits for the
         handle gets an error result. Nothing happens to a handle that does not work.
+
+        A call that is in doubt is not asked about, since its wake has ended; the text of the result names it.
 
         When the entry handle's wake is the one `run` began, the whole tree is closed with it: it can be read, but not
         woken again.

@@ -40,14 +40,29 @@ class RunStream(Generic[OutputT]):
     Made by `Agent.stream`, `Loop.stream`, `Runtime.stream` and `Runtime.follow`, and read inside `async with`:
 
     ```python
-    async with agent.stream("Plan a trip") as stream:
-        async for event in stream:
-            match event.kind:
-                case "text":
-                    print(event.text, end="")
-                case "request":
-                    print(event.request.prompt)
-    result = await stream.result()
+    import anyio
+
+    from overt import Agent
+    from overt.testing import MockModel
+
+    planner = Agent("planner", does="Plans.", model=MockModel(["By train, then on foot."], chunk=15))
+
+    async def main() -> None:
+        async with planner.stream("Plan a trip.") as stream:
+            async for event in stream:
+                match event.kind:
+                    case "text":
+                        print(event.text, end="")
+                    case "settled":
+                        print(" |", event.handle)
+                    case _:
+                        pass
+        result = await stream.result()
+        print(result.status, result.total_tokens)
+        #> By train, then on foot. | root/planner.1
+        #> done 100
+
+    anyio.run(main)
     ```
 
     Nothing runs before the first event is asked for: a stream that is not read calls no model. Events are of the whole

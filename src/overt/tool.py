@@ -120,9 +120,29 @@ def pending(
 
     **What this asks of your tool.** A tool that asks runs again from its first line for every answer, whether the
     answer comes at once or in another process a week later: read it from `ctx.answer` before asking. And under the
-    default policy, `ResumePolicy.REWIND`, resuming a parked run replays the whole suspended wake from its checkpoint:
-    every tool that ran in that wake runs again, so every tool reachable in it must be idempotent.
-    `@tool(on_replay="reuse")`, `ctx.once` and `ctx.idempotency_key` are the ways to be so.
+    default policy, `ResumePolicy.REWIND`, resuming a parked run replays the whole suspended wake from its checkpoint,
+    and that of each ancestor that waits for it: every tool that ran in them runs again and every model call is bought
+    again, so every tool reachable in a wake that may be suspended must be idempotent. `@tool(on_replay="reuse")`,
+    `ctx.once` and `ctx.idempotency_key` are the ways to be so.
+
+    ```python
+    from overt import Agent, Answer, Request, ToolContext, ToolResult, pending, tool
+    from overt.testing import MockModel, call, say
+
+    @tool(description="Deploy, if somebody agrees.")
+    def deploy(ctx: ToolContext) -> ToolResult:
+        if ctx.answer is None:
+            return pending(kind="approval", prompt="Deploy?")
+        return ToolResult(output="deployed" if ctx.answer.ok else "not deployed")
+
+    async def yes(request: Request) -> Answer:
+        return Answer(id=request.id, ok=True)
+
+    ops = Agent("ops", does="Deploys.", tools=[deploy], model=MockModel([call("deploy"), say("Ready.")]))
+    result, _ = ops.run_sync("Deploy.", wait_for=yes)
+    print(result.status, result.text)
+    #> done Ready.
+    ```
 
     Args:
         kind: `"approval"`, `"input"`, `"authorization"` or a word of your own.
@@ -451,17 +471,30 @@ def tool(
     Unknown fields are refused at every level; if a type among the parameters configures `extra` itself, below the top
     level each type's own configuration decides.
 
+    ```python
+    from overt import tool
+
+    @tool(on_replay="reuse", timeout=30, description="Pay money back.")
+    async def refund(order: str, amount: float = 0.0) -> str:
+        return f"refunded {amount:.2f}"
+
+    print(refund.name, refund.description, refund.input_schema["required"])
+    #> refund Pay money back. ['order']
+    ```
+
     **What a replay asks of your tool.** Under the default policy, `ResumePolicy.REWIND`, resuming a parked run replays
-    the whole suspended wake from its checkpoint: every tool that ran in that wake runs again. A tool that asks runs
-    again from its first line for every answer. So a tool must be idempotent; `on_replay="reuse"`, `ctx.once` and
+    the whole suspended wake from its checkpoint, and that of each ancestor that waits for it: every tool that ran in
+    them runs again. Under either policy a tool that asks runs again from its first line for every answer, and one whose
+    process died is entered again. So a tool must be idempotent; `on_replay="reuse"`, `ctx.once` and
     `ctx.idempotency_key` are the ways to be so.
 
     Args:
         fn: The function; left out where only options are said.
         name: 1 to 64 characters out of `A-Z a-z 0-9 _ -`; `None` takes the function's.
         description: For the model; `None` takes the docstring's.
-        on_replay: `"rerun"` declares that running it twice is right. `"reuse"`: once finished, a replay gives the
-            recorded result; one that was entered and never finished raises a question of kind `in_doubt`.
+        on_replay: `"rerun"` declares that running it twice is right: a finished call runs again when its wake is
+            replayed. `"reuse"`: once finished, a replay gives the recorded result; one that was entered and never
+            finished raises a question of kind `in_doubt`.
         timeout: Seconds a call may take, and then `resolve`; `None` for any.
         resolve: Asks the outside world, by idempotency key, what became of a call that was entered and left without an
             outcome, or of a `ctx.once` block of it, and returns `Succeeded`, `Failed`, `Retry`, or `None` where it

@@ -53,7 +53,7 @@ def output_is(output_type: TypeForm[object], /) -> Callable[[Attempt[Any]], tupl
     reason of a failed verdict names every place that does not fit.
 
     Example:
-        >>> from overt.completion import Completion
+        >>> from overt import Completion, output_is
         >>> Completion(output_is(list[int]), max_attempts=3)
         Completion(output_is(list[int]), max_attempts=3)
 
@@ -100,7 +100,7 @@ def all_todos_done(attempt: Attempt[Any]) -> tuple[bool, str]:
     another process judge the same.
 
     Example:
-        >>> from overt.completion import Completion
+        >>> from overt import Completion, all_todos_done
         >>> gate = Completion(all_todos_done, max_attempts=3)
 
     Raises:

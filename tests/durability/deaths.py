@@ -70,9 +70,8 @@ EVERY = bool(os.environ.get("OVERT_EVERY_DEATH"))
 """Whether no death is left out, whatever it takes."""
 
 
-def step_of(loop: str) -> int:
-    """Every second death on one loop, and every sixth on the other, unless every one is wanted."""
-    return 1 if EVERY else 2 if loop == "asyncio" else 6
+STEP = 1 if EVERY else 4
+"""How far apart the deaths are where a part of them is enough."""
 
 
 def deaths(appends: int, places: int, *, step: int = 1) -> Iterator[Death]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.durability.crew import LEAD, RUN, Host, Outcome, World, check, facts_of
-from tests.durability.deaths import OUTCOMES, STORES, Death, Life, chain, deaths, dies, opened_twice, step_of
+from tests.durability.deaths import OUTCOMES, STEP, STORES, Death, Life, chain, deaths, dies, opened_twice
 
 from overt import Budget, ResumePolicy, Runtime
 from overt.core import facts as f
@@ -50,13 +50,13 @@ async def died(host: Host, death: Death) -> bool:
 @pytest.mark.parametrize("outcome", OUTCOMES)
 @policies
 async def test_a_death_at_every_append_and_at_every_place(
-    policy: ResumePolicy, outcome: Outcome, store: str, quick: Path, anyio_backend_name: str
+    policy: ResumePolicy, outcome: Outcome, store: str, quick: Path
 ) -> None:
     quiet = await calm(policy)
     assert quiet.appends >= 18
     assert len(quiet.places) >= 40
     doubted = 0
-    step = 1 if store == "memory" else step_of(anyio_backend_name)
+    step = 1 if store == "memory" else STEP
     for death in deaths(quiet.appends, len(quiet.places), step=step):
         async with opened_twice(store, quick / f"{death}.db") as (first, second):
             world = World()

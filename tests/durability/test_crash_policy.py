@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.durability.crew import Counting, Outcome, World, facts_of
-from tests.durability.deaths import EVERY, OUTCOMES, Life, When, chain, deaths, dies, opened_twice, step_of
+from tests.durability.deaths import EVERY, OUTCOMES, STEP, Life, When, chain, deaths, dies, opened_twice
 from tests.durability.policed_crew import MODES, RUN, Host, Mode, Report, again, check, look
 
 from overt import Agent, Answer, Budget, ResumePolicy, Runtime, Suspend, TaskResult
@@ -69,22 +69,17 @@ def same_work(facts: list[f.Fact], quiet: list[f.Fact], mode: Mode) -> None:
 
 @modes
 @pytest.mark.parametrize("when", ["before", "after", "at"])
-async def test_a_death_at_every_append_and_at_every_place(
-    mode: Mode, when: When, anyio_backend_name: str
-) -> None:
+async def test_a_death_at_every_append_and_at_every_place(mode: Mode, when: When) -> None:
     quiet = await calm(mode)
     assert quiet.appends >= 40
     assert len(quiet.places) >= 100
     doubted = 0
-    trio = anyio_backend_name == "trio"
-    # Of the places each loop has one in four, unless every one is wanted.
-    apart = 2 if EVERY else 4
-    step = 1 if when == "at" else 3 if trio else 1
+    # Of the places one in three, unless every one is wanted.
+    step = 3 if when == "at" and not EVERY else 1
     for death in deaths(quiet.appends, len(quiet.places), step=step):
-        if death.when != when or (when == "at" and death.number % apart != trio):
+        if death.when != when:
             continue
-        # Each loop has one half of the outcomes.
-        outcome = OUTCOMES[(death.number // (2 if when == "at" else 1) + (when == "after") + trio) % 2]
+        outcome = OUTCOMES[(death.number // step + (when == "after")) % 2]
         world, store = World(), MemoryStore()
         try:
             died = await dies(partial(driven, world, mode, outcome), world, store, death)
@@ -177,9 +172,7 @@ async def capped(world: World, policy: ResumePolicy, store: Store) -> TaskResult
 
 
 @pytest.mark.parametrize("policy", [ResumePolicy.REWIND, ResumePolicy.CONTINUE])
-async def test_nothing_is_bought_twice_for_a_question_about_tokens(
-    policy: ResumePolicy, anyio_backend_name: str
-) -> None:
+async def test_nothing_is_bought_twice_for_a_question_about_tokens(policy: ResumePolicy) -> None:
     """A call that a crash cut off counts with its reservation: where the cap is met differs, and nothing else does."""
     world, store = World(), CrashingStore(MemoryStore())
     life = Life(world, store)
@@ -187,7 +180,7 @@ async def test_nothing_is_bought_twice_for_a_question_about_tokens(
     assert (quiet.usage.turns, quiet.total_tokens, world.times("look it")) == (11, 1100, 2)
     asked = [x for x in await facts_of(store) if isinstance(x, f.WakeAsked)]
     assert {x.handle.count("/") for x in asked} == {1, 2, 3}, "it should ask on every level"
-    for death in deaths(store.appends, len(life.places), step=step_of(anyio_backend_name)):
+    for death in deaths(store.appends, len(life.places), step=STEP):
         world, inner = World(), MemoryStore()
         assert await dies(partial(capped, world, policy), world, inner, death)
         result = await capped(world, policy, inner)

@@ -12,6 +12,8 @@ from pathlib import Path
 import anyio
 import pytest
 
+from overt import Agent, Allow, Deny, Doubt, GuardrailEvent, Retry, Succeeded, ToolCall
+from overt.testing import MockModel, call, say
 from tests.demo.chat_server import Steps, chat_server
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -26,9 +28,9 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def play(
-    tmp_path: Path, anyio_backend: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, anyio_backend: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Play:
-    """Run an example as a program and return what it prints."""
+    """Run an example as a program and return what it prints, it and the processes it starts."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(anyio, "run", functools.partial(anyio.run, backend=anyio_backend))
 
@@ -36,7 +38,9 @@ def play(
         monkeypatch.setattr(sys, "argv", [name, *arguments])
         (path,) = EXAMPLES.rglob(f"{name}.py")
         runpy.run_path(str(path), run_name="__main__")
-        return capsys.readouterr().out
+        said, warned = capfd.readouterr()
+        assert not warned
+        return said
 
     return run
 
@@ -57,12 +61,12 @@ def _write_ahead(folder: Path) -> bytes:
 
 @pytest.mark.parametrize(("arguments", "error"), [(["answer", "gone", "yes"], "RunNotFound")])
 def test_approval_cli_says_what_is_wrong(
-    play: Play, capsys: pytest.CaptureFixture[str], arguments: list[str], error: str
+    play: Play, capfd: pytest.CaptureFixture[str], arguments: list[str], error: str
 ) -> None:
     with pytest.raises(SystemExit) as caught:
         play("approval_cli", *arguments)
     assert caught.value.code == 1
-    assert capsys.readouterr().err.startswith(f"{error}: ")
+    assert capfd.readouterr().err.startswith(f"{error}: ")
 
 
 def test_approval_queue(play: Play) -> None:
@@ -86,10 +90,73 @@ def test_approval_queue(play: Play) -> None:
 
 
 def test_research_team(play: Play) -> None:
-    said, *table = play("research_team").splitlines()
-    assert said == "done: Windows came first, then tea, then salt."
-    assert [line.split()[0] for line in table[3:]] == ["reader.1", "reader.2", "reader.3"]
-    assert [line.split()[-1] for line in table[1:]] == ["800", "800", "200", "200", "200"]
+    *told, said, head, root, lead, tea, salt, windows, beards = play("research_team").splitlines()
+    assert [line.split(":")[0] for line in told] == ["found", "found", "found", "failed"]
+    assert told[1] == 'found: {"subject":"salt","title":"The salt march","year":1930}'
+    assert told[3] == "failed: [incomplete] Stopped at maxToolCalls (3) without a final answer."
+    assert said.startswith("done: Windows, in 1696;")
+    assert head.split()[0] == "handle"
+    # turns, tool calls, own tokens, total tokens
+    assert root.split()[1:] == ["0", "0", "0", "1,500"]
+    assert lead.split()[1:] == ["done", "2", "4", "200", "1,500"]
+    assert [line.split()[1:] for line in (tea, salt, windows)] == [["done", "3", "2", "300", "300"]] * 3
+    assert beards.split() == ["reader.4", "incomplete", "4", "3", "400", "400"]
+
+
+def test_learning_agent(play: Play, tmp_path: Path) -> None:
+    asked, ada, first, ben, second, kept = play("learning_agent", str(tmp_path)).splitlines()
+    lesson = "Totals in orders are in cents, and orders of state void do not count."
+    assert asked == f"  Allow remember(lesson='{lesson}')? yes"
+    assert (ada, ben) == ("done: ada has spent 62.50 euros.", "done: ben has spent 7.00 euros.")
+    assert first == "  5 turns, 500 tokens, sent back 1 times"
+    assert second == "  2 turns, 200 tokens, sent back 0 times"
+    assert kept == f"kept: {lesson}"
+    # The next time nobody is asked, nothing is sent back, and nothing is written.
+    assert play("learning_agent", str(tmp_path)).splitlines() == [ada, second, ben, second, kept]
+
+
+def test_what_a_learning_agent_keeps_is_a_sentence(tmp_path: Path) -> None:
+    program = runpy.run_path(str(EXAMPLES / "learning_agent.py"))
+    for lesson, ruling in ((program["LESSON"], Allow), ("See https://example.org", Deny), ("x" * 201, Deny)):
+        asked = ToolCall(id="c", name="remember", arguments={"lesson": lesson})
+        event = GuardrailEvent(run_id="r", handle="h", agent="a", call=asked)
+        assert type(program["one_sentence"](event)) is ruling
+    memory = program["Memory"](tmp_path / "lessons.json", keep=2)
+    for key, text in (("k1", "one"), ("k1", "again"), ("k2", "one"), ("k3", "two"), ("k4", "three")):
+        memory.add(program["Lesson"](key=key, text=text, run_id="r"))
+    assert [(lesson.key, lesson.text) for lesson in memory.lessons()] == [("k3", "two"), ("k4", "three")]
+    # A call that was cut off: the file knows.
+    desk = program["Desk"](memory, tmp_path)
+    for key, found in (("k3", Succeeded("kept")), ("k1", Retry())):
+        doubt = Doubt(
+            deps=desk,
+            run_id="r",
+            handle="h",
+            tool="remember",
+            arguments={"lesson": "two"},
+            idempotency_key=key,
+        )
+        assert anyio.run(program["is_kept"], doubt) == found
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # it starts processes of its own
+def test_support_desk(play: Play) -> None:
+    friday, saturday, sunday, tuesday = play("support_desk").split("day\n")[1:]
+    lines = [line.strip() for line in friday.splitlines()]
+    assert [line.split(": ")[1] for line in lines[:4]] == ["done", "pending", "pending", "pending"]
+    assert lines[4] == (
+        "{'arguments': {'amount': 250.0, 'order': 'A-1002'}, 'tool': 'refund'}: a yes repeats 0 turns, 0 calls"
+    )
+    # Killed when the service had paid and nobody knew: gone on with, not paid twice, and no person was asked.
+    assert "ticket-2" not in saturday
+    assert "  the process is killed\n" in saturday
+    assert "  ticket-2: done: It is on its way.\n" in sunday
+    assert "  ticket-3: done: We are sorry, no refund (declined: ask a manager).\n" in sunday
+    assert tuesday.splitlines() == [
+        "  ticket-4: done: We are sorry, no refund (declined: expired).",
+        *(f"  ticket-{number}: 3 turns, 300 tokens" for number in (1, 2, 3, 4)),
+        "  paid: A-1001 40.00, A-1002 200.00",
+    ]
 
 
 def test_refund_clerk(play: Play) -> None:
@@ -134,12 +201,32 @@ def test_approve_refunds(play: Play) -> None:
 
 
 def test_coding_agent(play: Play) -> None:
-    assert play("coding_agent").splitlines() == [
-        "round 1: sent back: 1 of 2 items on your list are not done:",
-        "round 2: sent back: AssertionError: Two-words",
-        "round 3: passed: the test passes",
-        "done: It is lower case now. (6 turns, 600 tokens)",
+    said = play("coding_agent").splitlines()
+    assert said[:4] == [
+        "round 1: sent back: Do them, then give the whole list again with the tool todo.",
+        "round 2: sent back: AssertionError: -odd,--isn't-it?-",
+        "round 3: passed: 2 tests passed",
+        "done: slug keeps letters and digits, in lower case, with hyphens between them.",
     ]
+    assert said[-2] == '    return "-".join(re.findall("[a-z0-9]+", text.lower()))'
+    assert said[-1] == "8 turns, 8 tool calls, 800 tokens, 500 of them after the gate had sent it back"
+
+
+def test_a_coding_agent_stays_in_its_folder_and_leaves_the_tests_alone(tmp_path: Path) -> None:
+    program = runpy.run_path(str(EXAMPLES / "coding_agent.py"))
+    attempts = [
+        call("write_file", name="../out.py", text=""),
+        call("read_file", name="/etc/hostname"),
+        call("write_file", name="test_slug.py", text=""),
+    ]
+    model = MockModel([attempts, say("no")])
+    agent = Agent(
+        "x", does="x", tools=[program["read_file"], program["write_file"]], model=model, deps_type=Path
+    )
+    result, runtime = agent.run_sync("Go.", deps=tmp_path)
+    told = [message.text for message in runtime.transcript(result.handle) if message.role == "tool"]
+    assert ["outside" in told[0], "outside" in told[1], "not yours to change" in told[2]] == [True] * 3
+    assert not list(tmp_path.iterdir())
 
 
 def test_stream_to_terminal(play: Play) -> None:
@@ -170,13 +257,13 @@ def test_typed_output(play: Play) -> None:
 
 def test_chat_loop(play: Play) -> None:
     assert play("chat_loop").splitlines() == [
-        "> I am Kim. Which rooms are free?",
-        "The blue and the green one, Kim. [2 turns, 200 tokens so far]",
-        "  Allow book(name='Kim', room='blue')? yes",
+        "> I am Ada. Which rooms are free?",
+        "The blue and the green one, Ada. [2 turns, 200 tokens so far]",
+        "  Allow book(name='Ada', room='blue')? yes",
         "> Book the blue one for me.",
-        "The blue room is yours. [5 turns, 500 tokens so far]",
+        "The blue room is yours. [4 turns, 400 tokens so far]",
         "> What is my name?",
-        "Kim. [6 turns, 600 tokens so far]",
+        "Ada. [5 turns, 500 tokens so far]",
         "10 messages, closed",
     ]
 
@@ -192,14 +279,48 @@ def test_compact_transcript(play: Play) -> None:
 
 
 REFUND = ("refund", {"order": "A-1001", "amount": 40})
+FOUND = [("final_result", {"subject": "tea", "year": 1773, "title": None})]
+RIGHT = '"-".join(re.findall("[a-z0-9]+", text.lower()))'
 WIRE: dict[str, tuple[Steps, str]] = {
     "approval_cli start A-1001": ({"refund": [[REFUND]]}, "pending: Waiting"),
     "research_team": (
         {
             "task": [[("task", {"agent": "reader", "prompt": subject}) for subject in ("tea", "salt")]],
-            "read": [[("read", {"subject": "tea"})]],
+            "read": [[("search", {"words": "tea"})], [("read", {"title": "Letters from Boston"})], FOUND],
         },
-        "done: Said over the wire.",
+        'found: {"subject":"tea","title":null,"year":1773}',
+    ),
+    "coding_agent": (
+        {
+            "write_file": [
+                [("read_file", {"name": "test_slug.py"})],
+                [("todo", {"items": [{"text": "write", "status": "done"}]})],
+                [
+                    (
+                        "write_file",
+                        {"name": "slug.py", "text": "import re\n\ndef slug(text):\n    return " + RIGHT},
+                    )
+                ],
+                [("run_tests", {})],
+            ]
+        },
+        "round 1: passed: 2 tests passed\ndone: Said over the wire.",
+    ),
+    "learning_agent": (
+        {"query": [[("query", {"sql": "SELECT 1"})], [], [("remember", {"lesson": "Cents."})]]},
+        "kept: Cents.",
+    ),
+    "support_desk Friday .": (
+        {"refund": [[("find_order", {"order": "A-1002"})], [("refund", {"order": "A-1002", "amount": 250})]]},
+        "ticket-4: pending: Waiting for an answer to: Refund 250.00 for A-1002?",
+    ),
+    "three_levels 1 .": (
+        {
+            "refund": [[("refund", {"order": "A-1002", "amount": 250, "account": "DE-4711"})]],
+            "find_orders": [[("task", {"agent": "cashier", "prompt": "Refund A-1002"})]],
+            "task": [[("task", {"agent": "case_worker", "prompt": "Complaint"})]],
+        },
+        "cashier.1: ASKS (approval): Allow refund(account='DE-4711', amount=250.0, order='A-1002')?",
     ),
     "refund_clerk": (
         {"refund": [[REFUND], [("write_letter", {"order": "A-1001"})]]},
@@ -217,7 +338,7 @@ WIRE: dict[str, tuple[Steps, str]] = {
         "Ames: 0 within 3 days (1 turns)",
     ),
     "chat_loop": (
-        {"book": [[("free_rooms", {})], [], [("book", {"room": "blue", "name": "Kim"})]]},
+        {"book": [[("free_rooms", {})], [], [("book", {"room": "blue", "name": "Ada"})]]},
         "10 messages",
     ),
     "compact_transcript": (

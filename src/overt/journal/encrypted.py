@@ -85,11 +85,12 @@ class EncryptedStore(StoreWrapper):
 
     It offers what `inner` offers: with a `MemoryStore` it appends at once.
 
-    Example:
-        ```python
-        key = EncryptedStore.generate_key()  # once; kept where the other secrets are
-        store = EncryptedStore(SQLiteStore("runs.db"), key)
-        ```
+    ```python
+    from overt.stores import EncryptedStore, SQLiteStore
+
+    key = EncryptedStore.generate_key()  # once; kept where the other secrets are
+    store = EncryptedStore(SQLiteStore("runs.db"), key)
+    ```
 
     Args:
         inner: Where the records are kept.

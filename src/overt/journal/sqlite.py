@@ -68,6 +68,25 @@ class SQLiteStore(Store):
     A call that is cancelled happens whole or not at all, and the caller cannot know which: a cancelled `append` may
     have happened.
 
+    ```python
+    import anyio
+
+    from overt import Agent
+    from overt.stores import SQLiteStore
+    from overt.testing import MockModel
+
+    agent = Agent("agent", does="Answers.", model=MockModel(["Done."]))
+
+    async def main() -> None:
+        store = SQLiteStore("runs.db")
+        await agent.run("Go.", run_id="r-1", store=store)
+        print([(run.run_id, run.status) for run in await store.runs()])
+        #> [('r-1', 'done')]
+        await store.close()
+
+    anyio.run(main)
+    ```
+
     Args:
         path: The file. Its folder must exist. SQLite keeps two more files beside it, `-wal` and `-shm`, while it is
             open; copy a file with `VACUUM INTO` or when no process has it open.

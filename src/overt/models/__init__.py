@@ -47,6 +47,17 @@ def resolve(name: str) -> Model:
     The first colon divides: `"openai:ft:gpt-5-mini:acme"` is the model `ft:gpt-5-mini:acme`. What the provider needs
     from the environment is looked for here, so a missing key is told before anything runs.
 
+    ```python
+    from overt.errors import DefinitionError
+    from overt.models import resolve
+
+    try:
+        resolve("gpt-5-mini")
+    except DefinitionError as error:
+        print(error)
+        #> model 'gpt-5-mini': write it as "provider:name", for instance "openai:gpt-5-mini"
+    ```
+
     Args:
         name: Provider and model, such as `"openai:gpt-5-mini"`.
 

@@ -20,33 +20,27 @@ async def model_conformance(make_bench: Callable[[], ModelBench]) -> Mapping[str
     """Check that a model does what is asked of every model, on the event loop this is awaited in.
 
     ```python
-    class Bench:
-        not_applicable = {"refusal": "this API has no refusals"}
+    from overt.testing import ModelBench, model_conformance
 
-        def __init__(self):
-            self.provider = FakeProvider()
+    def make_bench() -> ModelBench:
+        raise NotImplementedError  # your model, and a provider in the process that answers it
 
-        def model(self, *cases, pieces=None):
-            return MyModel("m", transport=self.provider.answering(cases, pieces))
-
-        def sent(self):
-            return self.provider.bodies
-
-        def unclosed(self):
-            return self.provider.open_streams
-
-    async def test_my_model():
-        await model_conformance(Bench)
+    async def test_my_model() -> None:
+        await model_conformance(make_bench)
     ```
 
     `MODEL_CASES` has the answers in words and as data, and `MODEL_CHECKS` are the single checks, for a test of each:
 
     ```python
+    import pytest
+
+    from overt.testing import MODEL_CHECKS, ModelCheck
+
     @pytest.mark.parametrize("check", MODEL_CHECKS, ids=str)
-    async def test_my_model(check: ModelCheck):
-        if reason := check.why_not(Bench()):
+    async def test_a_check(check: ModelCheck) -> None:
+        if reason := check.why_not(make_bench()):
             pytest.skip(reason)
-        await check(Bench)
+        await check(make_bench)
     ```
 
     Nothing here needs pytest.

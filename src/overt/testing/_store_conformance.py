@@ -554,19 +554,18 @@ async def store_conformance(
 ) -> None:
     """Check that a store does what is asked of every store, on the event loop this is awaited in.
 
-    ```python
-    async def test_my_store(tmp_path):
-        files = (tmp_path / f"{number}.db" for number in itertools.count())
-        await store_conformance(lambda: MyStore(next(files)), reopen=lambda store: MyStore(store.path))
-    ```
-
     `STORE_CHECKS` and `STORE_REOPEN_CHECKS` are the single checks, for a test of each:
 
     ```python
+    from pathlib import Path
+    import pytest
+    from overt.stores import SQLiteStore  # or your own
+    from overt.testing import STORE_CHECKS, STORE_REOPEN_CHECKS, StoreCheck
+
     @pytest.mark.parametrize("check", (*STORE_CHECKS, *STORE_REOPEN_CHECKS), ids=str)
-    async def test_my_store(check: StoreCheck, tmp_path):
+    async def test_my_store(check: StoreCheck, tmp_path: Path) -> None:
         path = tmp_path / "runs.db"
-        await check(lambda: MyStore(path), reopen=lambda: MyStore(path))
+        await check(lambda: SQLiteStore(path), reopen=lambda: SQLiteStore(path))
     ```
 
     Nothing here needs pytest.

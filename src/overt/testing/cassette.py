@@ -38,10 +38,21 @@ class Cassette:
     """A model whose replies are recorded once from a real one, into a file, and come from that file ever after.
 
     ```python
-    async def test_the_scout_finds_it():
-        with Cassette("tests/scout.jsonl", model="openai:gpt-5-mini") as model:
-            result, _ = await scout.run("Where is it?", model=model)
-        assert result.text == "In A1."
+    from overt import Agent
+    from overt.testing import Cassette, MockModel
+
+    scout = Agent("scout", does="Looks things up.")
+
+    def test_the_scout_finds_it() -> None:
+        asked = MockModel(["In A1."])  # a name in earnest: model="openai:gpt-5-mini"
+        with Cassette("scout.jsonl", model=asked) as model:
+            result, _ = scout.run_sync("Where is it?", model=model)
+        print(result.text, len(asked.requests))
+
+    test_the_scout_finds_it()
+    test_the_scout_finds_it()
+    #> In A1. 1
+    #> In A1. 0
     ```
 
     The first time, and never in CI, the model is asked and the file written; commit it. From then on neither the model,

@@ -22,6 +22,24 @@ class VirtualClock:
     It works on asyncio and on trio. Tasks that sleep on it and `advance` belong to one event loop; `now` and
     `monotonic` may be read from anywhere. Time is counted in whole nanoseconds, so ten steps of 0.1 s make one second.
 
+    ```python
+    import anyio
+
+    from overt import Agent
+    from overt.testing import MockModel, VirtualClock
+
+    async def main() -> None:
+        clock = VirtualClock()
+        agent = Agent("agent", does="Answers.", model=MockModel(["Done."], think_time=3600, clock=clock))
+        async with anyio.create_task_group() as group:
+            group.start_soon(clock.advance, 3600)
+            result, _ = await agent.run("Go.", clock=clock)
+        print(result.status, clock.now())
+        #> done 2026-01-01 01:00:00+00:00
+
+    anyio.run(main)
+    ```
+
     Args:
         start: The wall clock at the beginning (aware). `monotonic()` begins at 0.0.
 

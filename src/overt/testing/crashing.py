@@ -55,9 +55,24 @@ class CrashingStore(StoreWrapper):
     process takes its runs at once.
 
     ```python
-    store = CrashingStore(MemoryStore(), crash_at=3, when="after")
-    ...  # run until `Crashed` comes out, perhaps in an exception group
-    await Runtime.open(agent, run_id, store=store.survivor)
+    import anyio
+
+    from overt import Agent, Runtime
+    from overt.stores import MemoryStore
+    from overt.testing import Crashed, CrashingStore, MockModel
+
+    agent = Agent("agent", does="Answers.", model=MockModel(["Done."]))
+    store = CrashingStore(MemoryStore(), crash_at=2, when="before")
+
+    async def main() -> None:
+        try:
+            await agent.run("Go.", run_id="r-1", store=store)
+        except* Crashed:
+            runtime = await Runtime.open(agent, "r-1", store=store.survivor)
+            print(runtime.result().status, (await runtime.recover()).status)
+            #> interrupted done
+
+    anyio.run(main)
     ```
 
     Args:

@@ -172,6 +172,22 @@ class MockModel:
 
     Usage is exact in total and split four to one: of 100 tokens 80 are input and 20 output (`tokens // 5` is output).
 
+    ```python
+    from overt import Agent
+    from overt.testing import MockModel, call, say
+
+    model = MockModel(
+        {
+            "lead": [call("task", agent="scout", prompt="Look."), say("It is here.")],
+            "scout": [say("Here.", tokens=40)],
+        }
+    )
+    lead = Agent("lead", does="Leads.", team=[Agent("scout", does="Looks.")])
+    result, _ = lead.run_sync("Where is it?", model=model)
+    print(result.text, result.own_tokens, result.total_tokens, len(model.requests))
+    #> It is here. 200 240 3
+    ```
+
     Args:
         script: A list of replies, a mapping from agent name to a script, or a function of the request.
         prompts: Instead of `script`: one script per user message of the request, the last one repeated.

@@ -159,16 +159,8 @@ class Asked:
 class Errand(Generic[T]):
     """Something done in the portal for a task of any event loop, which may be asked questions meanwhile.
 
-    Made in the caller's event loop, and left by the task that began it:
-
-    ```python
-    errand = Errand(work)
-    try:
-        errand.begin()
-        found = await errand.next()
-    finally:
-        await errand.leave()
-    ```
+    Made in the caller's event loop, then `begin`, `next` as often as there is a question, and in any case `leave`, by
+    the task that began it.
     """
 
     def __init__(self, work: Callable[[Errand[T]], Awaitable[T]]) -> None:

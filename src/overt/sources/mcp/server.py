@@ -50,8 +50,14 @@ class ToolServer:
     """An MCP server whose tools agents use. Made by `stdio`, `http` and `in_process`; opens nothing when made.
 
     ```python
+    from overt import Agent
+    from overt.sources.mcp import ToolServer
+
     files = ToolServer.stdio("files", command="mcp-server-filesystem", args=["/srv/docs"])
-    agent = Agent("clerk", does="Keeps the documents.", tools=await files.tools(exclude=["move_file"]))
+
+    async def clerk() -> Agent:
+        tools = await files.tools(exclude=["move_file"])
+        return Agent("clerk", does="Keeps the documents.", tools=tools)
     ```
 
     The connection is opened by the first `tools()` or call, shared by all runs, event loops and threads, and opened

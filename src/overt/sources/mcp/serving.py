@@ -82,8 +82,18 @@ def serve(
     """Make an agent an MCP server: one tool, which takes a `prompt` and gives the agent's final answer.
 
     ```python
-    server = serve(agent, store=SQLiteStore("runs.db"))
-    anyio.run(server.run_stdio)  # or: uvicorn.run(server.http_app())
+    import anyio
+
+    from overt import Agent
+    from overt.sources.mcp import serve
+    from overt.stores import SQLiteStore
+    from overt.testing import MockModel
+
+    clerk = Agent("clerk", does="Keeps the books.", model=MockModel(["Kept."]))
+    server = serve(clerk, store=SQLiteStore("runs.db"))
+
+    def main() -> None:
+        anyio.run(server.run_stdio)  # or: uvicorn.run(server.http_app())
     ```
 
     Each call is a run of its own. `done` gives the final text, and the output as structured content; every other status
