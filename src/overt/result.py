@@ -28,7 +28,7 @@ class Status(StrEnum):
     INCOMPLETE = "incomplete"
     """It met a limit; `limit` says which, `limit_at` whose. `extend` goes on with it."""
     INTERRUPTED = "interrupted"
-    """It was interrupted, or its host was cancelled or died. `recover` goes on with it, unless a host interrupted it."""
+    """It was interrupted, or its host was cancelled or died. `recover` goes on with it unless a host interrupted it."""
     CLOSED = "closed"
     """It was closed while at work."""
     TIMEOUT = "timeout"
