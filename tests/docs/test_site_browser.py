@@ -47,8 +47,8 @@ SIZES: dict[str, ViewportSize] = {
     "phone": {"width": 390, "height": 844},
 }
 SCHEMES: dict[Literal["light", "dark"], str] = {"light": "default", "dark": "slate"}
-# What is wider than the window without an ancestor that scrolls, or code in a table that was broken into two lines.
-UNTIDY = """() => {
+# What is wider than the window with nothing around it that scrolls, or a word of code in a table broken into two lines.
+UNTIDY = r"""() => {
   const scrolls = (element) => {
     for (let at = element; at && at !== document.body; at = at.parentElement) {
       const way = getComputedStyle(at).overflowX;
@@ -59,7 +59,9 @@ UNTIDY = """() => {
   const told = (element) => `${element.tagName} ${element.textContent.trim().slice(0, 60)}`;
   const shown = [...document.querySelectorAll(".md-content :is(table, pre, svg)")].filter((e) => e.clientWidth > 0);
   const wide = shown.filter((e) => e.getBoundingClientRect().right > innerWidth + 1 && !scrolls(e));
-  const broken = [...document.querySelectorAll(".md-content table code")].filter((e) => e.getClientRects().length > 1);
+  const broken = [...document.querySelectorAll(".md-content table code")].filter(
+    (e) => /^[\w.()="]+$/.test(e.textContent) && e.getClientRects().length > 1
+  );
   const width = document.documentElement.scrollWidth;
   const page = width > innerWidth ? [`the page: ${width}`] : [];
   return [...page, ...wide.map(told), ...broken.map((e) => `broken: ${told(e)}`)];
