@@ -19,6 +19,7 @@ from overt import (
     require_approval,
     tool,
 )
+from overt.errors import UsageError
 from overt.stores import MemoryStore
 from overt.testing import MockModel, VirtualClock, call
 from tests.suspend_kit import approve, first, yes
@@ -163,3 +164,28 @@ async def test_a_hook_that_fails_beside_a_question(policy: ResumePolicy) -> None
     assert (result.status, len(model.requests)) == ("pending", 1)
     result = await rt.resume(yes(result))
     assert (result.status, ran) == ("done", [1])
+
+
+async def test_a_gate_that_gave_up_is_asked_once_more_without_a_cap_to_raise() -> None:
+    rounds: list[int] = []
+
+    def third(attempt: Attempt[Any]) -> tuple[bool, str]:
+        rounds.append(attempt.number)
+        return len(rounds) == 3, "once more"
+
+    gated = Agent("a", does="x", completion=Completion(third, max_attempts=2), model=MockModel(["draft"]))
+    result, runtime = await gated.run("go")
+    assert (result.status, result.limit) == ("incomplete", "completion")
+    result = await runtime.extend(Budget())
+    assert (result.status, result.turns, rounds) == ("done", 3, [1, 2, 3])
+
+
+async def test_a_cap_is_not_raised_by_nothing() -> None:
+    capped = Agent(
+        "a", does="x", budget=Budget(max_turns=1), tools=[t], model=MockModel([call("t", n=1)] * 3)
+    )
+    result, runtime = await capped.run("go")
+    before = len(runtime.events())
+    with pytest.raises(UsageError, match="sets no cap"):
+        await runtime.extend(Budget())
+    assert (runtime.result(), len(runtime.events())) == (result, before)

@@ -9,7 +9,7 @@ import pytest
 
 from overt import Agent, ResumePolicy, Runtime, State, Status, tool
 from overt.stores import MemoryStore
-from overt.testing import call, say
+from overt.testing import MockModel, call, say
 from tests.suspend_kit import agent, approve, first, tools_said, yes
 
 pytestmark = pytest.mark.anyio
@@ -139,6 +139,28 @@ async def test_a_delegation_in_other_words_is_an_error_before_anything_is_entere
     assert len(runtime.list()) == 2
     assert result.replay is not None
     assert result.replay.unused_children == ()
+
+
+async def test_a_refused_delegation_is_bought_once_more() -> None:
+    """The turn that was dropped is still to be bought again: `recover` counts it, and the one after it."""
+    script = wording(task("settle it"), task("settle IT"), task("settle it"), after="end")
+
+    def two_turns(request: Any) -> Any:
+        said = [m.role for m in request.messages].count("assistant")
+        return call("approve") if said == 1 else script(request)
+
+    leaf = agent([say("settled")], name="child")
+    result, runtime = await Agent("a", does="x", tools=[approve], team=[leaf]).run(
+        "go", model=MockModel({"a": two_turns, "child": [say("settled")]})
+    )
+    result = await runtime.resume(yes(first(result)))
+    assert result.error is not None
+    assert result.error.type == "ReplayDiverged"
+    assert result.replay is not None
+    assert result.replay.turns_bought_again == 1
+    result = await runtime.recover()
+    assert result.replay is not None
+    assert (result.text, result.replay.turns_bought_again, result.turns) == ("end", 2, 6)
 
 
 async def test_a_child_nobody_claims_is_reported() -> None:

@@ -110,7 +110,8 @@ def _model_replied(tree: Tree, fact: f.ModelReplied) -> None:
         node.last_input, node.last_output = tokens.input, tokens.output
         node.bytes_since = wake.bytes_kept = 0
     node.bytes_since += size(fact.text)
-    if wake.rebuy:
+    wake.rebought = wake.rebuy > 0
+    if wake.rebought:
         wake.rebuy -= 1
         if tree.replays is not None:
             tree.replays.turns += 1

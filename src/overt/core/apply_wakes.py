@@ -102,6 +102,9 @@ def _wake_reopened(tree: Tree, fact: f.WakeReopened) -> None:
     dequeue(node)
     wake.retries = 0
     if wake.drop:
+        # The turn it stood for is still to be bought again.
+        wake.rebuy += wake.rebought
+        wake.rebought = False
         wake.final = False
         for call in wake.batch or ():
             _forget_occurrence(wake, call)

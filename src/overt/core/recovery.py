@@ -123,8 +123,6 @@ def extend(d: Desk, inp: Extend) -> None:
         target = tree.nodes[entry.wake.limit_at]
     if target.state is State.CLOSED:
         raise HandleClosed(f"{target.id} is closed")
-    if inp.caps == f.Caps():
-        raise UsageError("extend: the budget sets no cap; give the new total of the one that stopped the run")
     for name, value in zip(f.Caps._fields, inp.caps, strict=True):
         if value is not None:
             check_raise(target, name, value)
@@ -139,8 +137,16 @@ def extend(d: Desk, inp: Extend) -> None:
     ]
     if not stopped:
         raise UsageError(f"extend: nothing stopped at a cap of {target.id}{_asked_instead(tree, target.id)}")
+    if inp.caps != f.Caps():
+        raised = f.BudgetRaised(target.id, inp.caps)
+    elif all(n.wake is not None and n.wake.limit == "completion" for n in stopped):
+        # A gate has no cap: going on is one more round of it.
+        raised = None
+    else:
+        raise UsageError("extend: the budget sets no cap; give the new total of the one that stopped the run")
     d.emit(f.ResumeBegun("extend"))
-    d.emit(f.BudgetRaised(target.id, inp.caps))
+    if raised is not None:
+        d.emit(raised)
     for limit, name in CAP_OF.items():
         if getattr(inp.caps, name) is not None:
             look_again(d, target, limit)

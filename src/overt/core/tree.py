@@ -154,6 +154,7 @@ class Wake:
         "passed",
         "prompt",
         "reason",
+        "rebought",
         "rebuy",
         "replaced",
         "retries",
@@ -185,6 +186,8 @@ class Wake:
         """Those of them that are in the checkpoint."""
         self.rebuy: int = 0
         """Turns of earlier attempts this one has not bought again yet."""
+        self.rebought: bool = False
+        """Whether the last reply was one of those."""
         self.flushed: int = 0
         """Messages of the current batch that are in the transcript already (after a limit stop)."""
         self.hosts: int = 0
