@@ -20,7 +20,7 @@ from pathlib import Path
 from tools import llms
 from tools.npm import NoNode, package
 
-__all__ = ("BuildFailed", "build", "main", "vendor")
+__all__ = ("BuildFailed", "build", "main", "render", "vendor")
 
 ROOT = Path(__file__).parent.parent
 SITE = ROOT / "site"
@@ -74,16 +74,32 @@ def build() -> bool:
         if stamp.exists() and stamp.read_text("utf-8") == digest:
             return False
         stamp.unlink(missing_ok=True)
-        quiet = {"NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"}
-        command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
-        done = subprocess.run(
-            command, cwd=ROOT, env={**os.environ, **quiet}, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise BuildFailed(f"{done.stdout}{done.stderr}".strip())
+        render(ROOT / "mkdocs.yml")
         llms.write(SITE)
         stamp.write_text(digest, "utf-8")
         return True
+
+
+def render(configuration: Path) -> None:
+    """Have the pages of a configuration written.
+
+    Raises:
+        BuildFailed: There was a warning.
+    """
+    # Not `--quiet`: what is not logged is not counted, so nothing would ever fail.
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(configuration)]
+    notices_off = {"NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"}
+    done = subprocess.run(
+        command,
+        cwd=configuration.parent,
+        env={**os.environ, **notices_off},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        lines = f"{done.stdout}{done.stderr}".splitlines()
+        raise BuildFailed("\n".join(line for line in lines if not line.startswith("INFO ")).strip())
 
 
 @contextmanager
