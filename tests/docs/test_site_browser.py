@@ -35,7 +35,6 @@ PAGES = (
     "start/first-run/",
     "corrections/replay/",
     "guides/budgets/",
-    "concepts/",
     "go/parity/",
     "reference/",
     "reference/requests/",
@@ -71,7 +70,7 @@ UNTIDY = r"""() => {
 @pytest.fixture(scope="module")
 def window(browser: Browser) -> Iterator[BrowserContext]:
     """What the pages of this file share, so that a script is read once."""
-    with browser.new_context(color_scheme="light") as context:
+    with browser.new_context(color_scheme="light", reduced_motion="reduce") as context:
         yield context
 
 
