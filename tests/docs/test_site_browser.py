@@ -118,7 +118,7 @@ def test_pages_are_whole_and_ask_nobody(window: BrowserContext, address: str) ->
                 page.set_viewport_size(viewport)
                 for scheme in SCHEMES:
                     page.emulate_media(color_scheme=scheme)
-                    expect(page.locator("body")).to_have_attribute("data-md-color-scheme", SCHEMES[scheme])
+                    page.wait_for_function(f"document.body.dataset.mdColorScheme === '{SCHEMES[scheme]}'")
                     wrong += [f"{size}, {scheme}: {told}" for told in page.evaluate(UNTIDY)]
                     if pictures:
                         name = path.strip("/").replace("/", "-") or "index"
