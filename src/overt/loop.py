@@ -28,7 +28,7 @@ __all__ = ("Loop",)
 
 OutputT = TypeVar("OutputT", default=str)
 DepsT = TypeVar("DepsT", default=None)
-T = TypeVar("T", default=str)
+T = TypeVar("T")
 
 
 class Loop(Generic[OutputT]):

@@ -41,7 +41,7 @@ __all__ = ("Runtime",)
 
 OutputT = TypeVar("OutputT", default=str)
 DepsT = TypeVar("DepsT", default=None)
-T = TypeVar("T", default=str)
+T = TypeVar("T")
 
 
 class Runtime(Reading[OutputT]):

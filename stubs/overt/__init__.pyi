@@ -57,7 +57,8 @@ CtxT = TypeVar("CtxT", covariant=True, default=object)
 ToolDepsT = TypeVar("ToolDepsT", contravariant=True)
 AnyDepsT = TypeVar("AnyDepsT", contravariant=True, default=None)
 OutputT = TypeVar("OutputT", default=str)
-T = TypeVar("T", default=JsonValue)
+T = TypeVar("T")
+DataT = TypeVar("DataT", default=JsonValue)
 D = TypeVar("D")
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -181,10 +182,10 @@ class Request(BaseModel):
     replays: tuple[ReplayedCall, ...] = ()
     turns_again: int = 0
 
-class Answer(BaseModel, Generic[T]):
+class Answer(BaseModel, Generic[DataT]):
     id: str
     ok: bool
-    data: T | None = None
+    data: DataT | None = None
     reason: str | None = None
     by: str | None = None
     at: datetime | None = None
@@ -206,7 +207,7 @@ def pending(
 class ToolCall(BaseModel):
     id: str
     name: str
-    arguments: dict[str, JsonValue] = ...
+    arguments: dict[str, JsonValue] = {}
 
 @dataclass(frozen=True, init=False)
 class ToolResult:
@@ -554,7 +555,7 @@ class ToolMessage(BaseModel):
     call_id: str
     name: str
     is_error: bool = False
-    metadata: dict[str, JsonValue] = ...
+    metadata: dict[str, JsonValue] = {}
 
 Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
 
@@ -591,7 +592,7 @@ class ModelResponse(BaseModel):
     finish_reason: Literal["stop", "tool_calls", "length", "content_filter", "refusal", "unknown"] = "stop"
     raw_finish_reason: str | None = None
     model: str = ""
-    invalid_arguments: dict[int, str] = ...
+    invalid_arguments: dict[int, str] = {}
 
 @dataclass(frozen=True, kw_only=True)
 class ToolCallDelta:

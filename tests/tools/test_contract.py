@@ -12,8 +12,9 @@ from __future__ import annotations
 import typing as t
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Generic, Literal, Optional, TypeVar, overload
+from typing import Annotated, Generic, Literal, Optional, TypedDict, TypeVar, overload
 from pydantic import BaseModel, ConfigDict, Field
 
 T = TypeVar("T")
@@ -29,6 +30,7 @@ class Part(_Frozen):
     kind: Literal["b", "a"] = "a"
     size: int = Field(default=3, ge=0)
     tags: tuple[str, ...] = Field(default_factory=tuple)
+    extra: dict[str, int] = Field(default_factory=lambda: {"a": 1})
     needed: int = Field(ge=1)
 
 _Hidden = Part | None
@@ -50,9 +52,17 @@ class Box(Generic[T]):
     async def stream(self) -> AsyncIterator[Part]:
         yield Part()
 
+class Keys(TypedDict, total=False):
+    depth: int
+    height: int
+
+class Kind(StrEnum):
+    A = "a"
+    B = "b"
+
 class Failed(Exception):
     def __init__(self, part: Part) -> None:
-        self.part = part
+        self.part: Part = part
 
 @overload
 def pick(x: int) -> Part: ...
@@ -66,7 +76,8 @@ def first(parts: Sequence[Part]) -> _Hidden: ...
 STUB = """
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar, overload
+from enum import StrEnum
+from typing import ClassVar, Generic, Literal, TypedDict, TypeVar, overload
 from pydantic import BaseModel
 
 T = TypeVar("T")
@@ -74,7 +85,8 @@ T = TypeVar("T")
 class Part(BaseModel):
     kind: Literal["a", "b"] = "a"
     size: int = 3
-    tags: tuple[str, ...] = ...
+    tags: tuple[str, ...] = ()
+    extra: dict[str, int] = ...
     needed: int
     def copy_of(self) -> str: ...
 
@@ -84,13 +96,21 @@ Choice = str | Part
 class Box(Generic[T]):
     content: T
     name: str | None = None
-    items: list[int] = ...
+    items: list[int] = []
     @property
     def full(self) -> bool: ...
     @property
     def cost(self) -> int: ...
     async def open(self, key: None | int, /, *more: str, force: bool = False) -> Part: ...
     def stream(self) -> AsyncIterator[Part]: ...
+
+class Keys(TypedDict, total=False):
+    depth: int
+    height: int
+
+class Kind(StrEnum):
+    A = "a"
+    B = "b"
 
 class Failed(Exception):
     part: Part
@@ -104,7 +124,8 @@ def pick(x: str, *, hard: bool = False) -> str: ...
 def first(parts: Sequence[Part]) -> Part | None: ...
 """
 
-ALL = '__all__ = ("Box", "Choice", "Failed", "Part", "first", "pick")\n'
+ALL = '__all__ = ("Box", "Choice", "Failed", "Keys", "Kind", "Part", "first", "pick")\n'
+FIRST_RENAMED = "toy.first: contract says type of more Sequence[toy.Part], source says nothing"
 
 
 class Toy:
@@ -113,7 +134,7 @@ class Toy:
     def __init__(self, at: Path) -> None:
         self.source, self.stubs = at / "src", at / "stubs"
         self.write(
-            "src/toy/__init__.py", "from toy.inner import Box, Choice, Failed, Part, first, pick\n" + ALL
+            "src/toy/__init__.py", "from toy.inner import Box, Choice, Failed, Keys, Kind, Part, first, pick\n" + ALL
         )
         self.write("src/toy/inner.py", ALL + SOURCE)
         self.write("stubs/toy/__init__.pyi", STUB)
@@ -216,12 +237,57 @@ def test_two_spellings_of_one_interface_agree(toy: Toy) -> None:
             "    part: Part\n    why: str\n",
             "toy.Failed.why: contract has it, source says nothing",
         ),
-        ("    content: T\n", "", "toy.Box.content: source has it, contract says nothing"),
+        ("    size: int = 3\n", "", "toy.Part.size: source has it, contract says nothing"),
+        (
+            "    needed: int\n",
+            "    needed: ClassVar[int]\n",
+            "toy.Part.needed: contract says kind class attribute, source says attribute",
+        ),
+        (
+            "    content: T\n    name: str | None = None\n",
+            "    name: str | None = None\n    content: T\n",
+            (
+                "toy.Box: contract says positional fields (name, content, items), "
+                "source says (content, name, items)"
+            ),
+        ),
+        (
+            'TypeVar("T")',
+            'TypeVar("T", covariant=True)',
+            "toy.Box: contract says type parameter T (covariant=True), source says ()",
+        ),
+        (
+            "items: list[int] = []",
+            "items: list[int] = ...",
+            "toy.Box.items: contract says default ..., source says []",
+        ),
+        (
+            "total=False",
+            "total=True",
+            "toy.Keys: contract says bases (TypedDict, total=True), source says (TypedDict, total=False)",
+        ),
+        ("    depth: int\n", "    depth: str\n", "toy.Keys.depth: contract says type str, source says int"),
+        ("    depth: int\n", "", "toy.Keys.depth: source has it, contract says nothing"),
+        ('A = "a"', 'A = "A"', "toy.Kind.A: contract says value 'A', source says 'a'"),
+        ('    B = "b"\n', "", "toy.Kind.B: source has it, contract says nothing"),
+        ("def first(parts: Sequence[Part])", "def first(more: Sequence[Part])", FIRST_RENAMED),
     ],
 )
 def test_a_difference_is_named(toy: Toy, old: str, new: str, problem: str) -> None:
     toy.edit("stubs/toy/__init__.pyi", old, new)
-    assert toy.problems() == [problem]
+    assert problem in toy.problems()
+
+
+def test_an_attribute_whose_type_is_inferred_is_named(toy: Toy) -> None:
+    toy.edit("src/toy/inner.py", "self.part: Part = part", "self.part = part")
+    assert toy.problems() == [
+        "toy.Failed.part: contract says type toy.Part, source says nothing, and leaves it to be inferred"
+    ]
+
+
+def test_a_name_that_is_only_listed_is_named(toy: Toy) -> None:
+    toy.edit("src/toy/__init__.py", '"pick")', '"pick", "ghost")')
+    assert toy.problems() == ["toy.ghost: source has it, contract says nothing"]
 
 
 def test_a_public_name_outside_the_contract_is_named(toy: Toy) -> None:
