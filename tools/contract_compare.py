@@ -28,6 +28,9 @@ class Comparison:
     """Doors of the contract that the source does not have."""
     stub_only: list[str]
     """Type variables of the stubs, which users do not import."""
+    tree: Tree
+    """The source."""
+    doors: tuple[str, ...]
 
     @property
     def missing(self) -> list[str]:
@@ -104,6 +107,8 @@ def compare(package: str, source_dir: Path, stubs_dir: Path) -> Comparison:
             for name, member in module.members.items()
             if not member.is_alias and is_type_parameter(member) and source.find(f"{door}.{name}") is None
         ],
+        tree=source,
+        doors=tuple(doors),
     )
 
 

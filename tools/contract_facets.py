@@ -108,7 +108,9 @@ def attribute_facets(tree: Tree, attribute: griffe.Attribute) -> Facets:
     if scope.is_module and attribute.value is not None and (known is None or known == "TypeAlias"):
         return {"kind": "attribute", "value": text(tree, scope, attribute.value)}
     # griffe takes `ClassVar` out of the annotation, and says where the value is instead.
-    of_class = scope.is_class and attribute.annotation is not None and "instance-attribute" not in attribute.labels
+    of_class = (
+        scope.is_class and attribute.annotation is not None and "instance-attribute" not in attribute.labels
+    )
     facets: Facets = {"kind": "class attribute" if of_class else "attribute"}
     if attribute.annotation is None and attribute.value is not None and "class-attribute" in attribute.labels:
         facets["value"] = text(tree, scope, attribute.value, strings=False)
