@@ -180,7 +180,7 @@ class Runtime(Reading[OutputT_co]):
         """Stop; wakes that still run are cut off, and `recover` goes on with them. Nothing is closed.
 
         Raises:
-            StoreError: The store failed meanwhile, and nobody was told; raised where nothing else is.
+            StoreError: The store failed meanwhile; raised where nothing else is.
         """
         await self._driver.leave(*exc)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tools import contract
+from tools.contract import main
+from tools.contract_compare import Comparison, allowlist, check, compare
+from tools.contract_render import render
+from tools.contract_tree import Tree
 
 SOURCE = '''
 from __future__ import annotations
@@ -134,7 +137,8 @@ class Toy:
     def __init__(self, at: Path) -> None:
         self.source, self.stubs = at / "src", at / "stubs"
         self.write(
-            "src/toy/__init__.py", "from toy.inner import Box, Choice, Failed, Keys, Kind, Part, first, pick\n" + ALL
+            "src/toy/__init__.py",
+            "from toy.inner import Box, Choice, Failed, Keys, Kind, Part, first, pick\n" + ALL,
         )
         self.write("src/toy/inner.py", ALL + SOURCE)
         self.write("stubs/toy/__init__.pyi", STUB)
@@ -150,11 +154,11 @@ class Toy:
         self.write(name, content.replace(old, new))
 
     @property
-    def comparison(self) -> contract.Comparison:
-        return contract.compare("toy", self.source, self.stubs)
+    def comparison(self) -> Comparison:
+        return compare("toy", self.source, self.stubs)
 
     def problems(self, *pending: str) -> list[str]:
-        return contract.check(self.comparison, pending)
+        return check(self.comparison, pending)
 
 
 @pytest.fixture
@@ -306,7 +310,7 @@ def test_what_is_pending_may_be_missing(toy: Toy) -> None:
     assert toy.problems() == ["toy.pick: contract has it, source says nothing"]
     assert toy.problems("toy.pick") == []
     assert toy.comparison.missing == ["toy.pick"]
-    assert r"toy\.pick(\..*)?" in contract.allowlist(toy.comparison)
+    assert r"toy\.pick(\..*)?" in allowlist(toy.comparison)
 
 
 def test_the_list_of_pending_names_only_shrinks(toy: Toy) -> None:
@@ -393,21 +397,21 @@ def test_a_type_of_a_name_that_is_not_handed_on_yet_is_recognised(toy: Toy) -> N
 
 
 def test_render_gives_the_interface_without_bodies(toy: Toy) -> None:
-    text = contract.render(contract.Tree.load("toy", toy.source), "toy.Box")
+    text = render(Tree.load("toy", toy.source), "toy.Box")
     assert "content: T" in text
     assert "async def open(self, key: Optional[int], /, *more: str, force: bool=False) -> Part:" in text
     assert "_private" not in text
     assert "yield" not in text
     with pytest.raises(SystemExit, match=r"toy\.nothing: not in the source"):
-        contract.render(contract.Tree.load("toy", toy.source), "toy.nothing")
+        render(Tree.load("toy", toy.source), "toy.nothing")
 
 
 def test_the_command_ends_with_its_verdict(toy: Toy, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--package", "toy", "--source", str(toy.source), "--stubs", str(toy.stubs)]
-    assert contract.main(["check", *where]) == 0
+    assert main(["check", *where]) == 0
     toy.edit("stubs/toy/__init__.pyi", "size: int = 3", "size: str = 3")
-    assert contract.main(["check", *where]) == 1
+    assert main(["check", *where]) == 1
     assert "toy.Part.size" in capsys.readouterr().out
     toy.edit("stubs/toy/__init__.pyi", "class Failed", "class Lost: ...\nclass Failed")
-    assert contract.main(["pending", *where]) == 0
+    assert main(["pending", *where]) == 0
     assert capsys.readouterr().out == "toy.Lost\n"

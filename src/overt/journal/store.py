@@ -163,6 +163,7 @@ class Store(Protocol):
             RunConflict: The position differs, or the epoch is not the latest, or the claim was released. A claim that
                 ran out and was taken by nobody still holds.
             RunNotFound: No such run.
+            JournalCorrupt: The journal holds facts behind its end.
             StoreError: The records do not follow on from `after` one by one, or the store cannot be written to;
                 nothing was written.
         """
