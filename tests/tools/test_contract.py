@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
+import re
+from pathlib import Path
+
 import pytest
+from pydantic import BaseModel
 from tests.tools.toy import Toy
 from tools.contract import main
 from tools.contract_compare import allowlist
 from tools.contract_render import render
 from tools.contract_tree import Tree
 
+ROOT = Path(__file__).parent.parent.parent
+DOORS = (
+    "overt", "overt.errors", "overt.events", "overt.models", "overt.operations", "overt.sources.mcp", "overt.stores",
+    "overt.testing",
+)  # fmt: skip
 FIRST_RENAMED = "toy.first: contract says type of more Sequence[toy.Part], source says nothing"
 
 
@@ -261,3 +272,36 @@ def test_the_command_ends_with_its_verdict(toy: Toy, capsys: pytest.CaptureFixtu
     toy.edit("stubs/toy/__init__.pyi", "class Failed", "class Lost: ...\nclass Failed")
     assert main(["pending", *where]) == 0
     assert capsys.readouterr().out == "toy.Lost\n"
+
+
+def test_every_public_name_is_in_a_typing_test() -> None:
+    """What no typing test mentions may change its type without anybody seeing what that is to users."""
+    text = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "typing").rglob("*.py"))
+    words = set(re.findall(r"\w+", text))
+    silent = [
+        f"{door}.{name}"
+        for door in DOORS
+        for name in importlib.import_module(door).__all__
+        if name not in words
+    ]
+    assert silent == []
+
+
+def test_every_public_model_and_dataclass_is_frozen() -> None:
+    """No facet says so: a pydantic model is frozen by its configuration, which stubs leave out."""
+    found = [
+        getattr(importlib.import_module(door), name)
+        for door in DOORS
+        for name in importlib.import_module(door).__all__
+    ]
+    classes = {cls for cls in found if isinstance(cls, type)}
+    models = {cls for cls in classes if issubclass(cls, BaseModel)}
+    kept = {cls for cls in classes if dataclasses.is_dataclass(cls)}
+    assert len(models) > 30
+    assert len(kept) > 20
+    assert not [
+        cls
+        for cls in models
+        if not (cls.model_config.get("frozen") and cls.model_config.get("extra") == "forbid")
+    ]
+    assert not [cls for cls in kept if not cls.__dataclass_params__.frozen]
