@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         assert_type(resolve("openai:m"), Model)
         register("mine", lambda name: OpenAIModel(name, base_url="http://localhost:1/v1"))
         Agent("a", does="d", model=OpenAIModel("m"))
-        OpenAIModel("m", "http://localhost")  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue]
         OpenAIModel("m", output_limit_field="tokens")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         OpenAIResponsesModel("m", stream_usage=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
         AnthropicModel(name="m", max_output_tokens="16k")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
