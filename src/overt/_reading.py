@@ -29,10 +29,10 @@ from overt.upgrade import Drift
 
 __all__ = ("Reading", "id_of")
 
-OutputT = TypeVar("OutputT", default=str)
+OutputT_co = TypeVar("OutputT_co", covariant=True, default=str)
 
 
-class Reading(Generic[OutputT]):
+class Reading(Generic[OutputT_co]):
     """The half of a `Runtime` that changes nothing."""
 
     _driver: Driver
@@ -56,13 +56,14 @@ class Reading(Generic[OutputT]):
     def __repr__(self) -> str:
         return f"<Runtime {self.id}>"
 
-    def result(self) -> TaskResult[OutputT]:
+    def result(self) -> TaskResult[OutputT_co]:
         """Return the entry handle's latest result, also while it runs and after `open`.
 
         Raises:
             UsageError: The run was never started.
+            SpecDrift: A stored output does not fit the `output_type` of this process.
         """
-        return cast("TaskResult[OutputT]", self._result(self._entry()))
+        return cast("TaskResult[OutputT_co]", self._result(self._entry()))
 
     def list(self) -> tuple[HandleView, ...]:
         """Return every handle in spawn order, the root left out."""
@@ -70,7 +71,11 @@ class Reading(Generic[OutputT]):
         return tuple(handle_view(tree, node) for id, node in tree.nodes.items() if id != "root")
 
     def inspect(self, handle: Handle | str) -> HandleView:
-        """Return a handle as it stands."""
+        """Return a handle as it stands.
+
+        Raises:
+            UnknownHandle: The run has no such handle.
+        """
         return handle_view(self._driver.tree, self._node(handle))
 
     def handle(self, id: str) -> Handle:
@@ -83,11 +88,19 @@ class Reading(Generic[OutputT]):
         return Handle(node.id, agent=node.agent)
 
     def usage_tokens(self, handle: Handle | str) -> int:
-        """Return the tokens of a handle and everything below it: the `total_tokens` of its results."""
+        """Return the tokens of a handle and everything below it: the `total_tokens` of its results.
+
+        Raises:
+            UnknownHandle: The run has no such handle.
+        """
         return self._node(handle).total.tokens
 
     def remaining(self, handle: Handle | str) -> Budget:
-        """Return what a handle may still spend, its ancestors' caps included; `None` where nothing caps it."""
+        """Return what a handle may still spend, its ancestors' caps included; `None` where nothing caps it.
+
+        Raises:
+            UnknownHandle: The run has no such handle.
+        """
         driver = self._driver
         # Time runs for what is being performed; what was cut off has stood still since its last record.
         now = driver.now() if driver.working else driver.tree.now
@@ -99,6 +112,9 @@ class Reading(Generic[OutputT]):
         Args:
             handle: The handle.
             uncommitted: Return all of it instead, with what a parked or running wake has done since its checkpoint.
+
+        Raises:
+            UnknownHandle: The run has no such handle.
         """
         node = self._node(handle)
         messages = node.messages if uncommitted else committed(self._driver.tree, node, node.wake)
@@ -109,6 +125,7 @@ class Reading(Generic[OutputT]):
 
         Raises:
             UsageError: The handle has no finished call of that id.
+            UnknownHandle: The run has no such handle.
         """
         node = self._node(handle)
         if call_id in node.results:
@@ -127,7 +144,11 @@ class Reading(Generic[OutputT]):
         return tuple(request_view(tree, r) for r in open_requests(tree, tree.root))
 
     def transitions(self, handle: Handle | str) -> tuple[tuple[State, State], ...]:
-        """Return the moves of a handle from state to state, in order."""
+        """Return the moves of a handle from state to state, in order.
+
+        Raises:
+            UnknownHandle: The run has no such handle.
+        """
         return tuple(self._node(handle).transitions)
 
     def trace(self) -> tuple[str, ...]:

@@ -374,9 +374,12 @@ class Agent(Generic[DepsT, OutputT]):
             **options: See `Options`.
 
         Raises:
-            NoModel: Neither agent nor run says which model to use.
+            DefinitionError: An option is unknown or wrong, or the teams do not resolve.
             MissingDeps: An agent of the team declares `deps_type`, and there are no `deps`.
-            DefinitionError: The teams do not resolve, or an option is wrong.
+            NoModel: Neither an agent nor the run says which model to use.
+            UsageError: `prompt` is no text.
+            RunExists: The store has a run of this id; nothing happened.
+            RunConflict: Another driver has taken the run by force meanwhile.
             StoreError: The store could not be read or written.
         """
         from overt.runtime import Runtime  # the runtime is built of agents
@@ -390,8 +393,13 @@ class Agent(Generic[DepsT, OutputT]):
         """`run` for code without an event loop: starts one, and ends it.
 
         Raises:
-            UsageError: An event loop is running in this thread: await `agent.run` instead.
-            NoModel: As `run`; so are the others.
+            UsageError: An event loop is running in this thread: await `agent.run` instead; or as `run`.
+            DefinitionError: As `run`.
+            MissingDeps: As `run`.
+            NoModel: As `run`.
+            RunExists: As `run`.
+            RunConflict: As `run`.
+            StoreError: As `run`.
         """
         if in_event_loop():
             raise UsageError(
@@ -411,7 +419,10 @@ class Agent(Generic[DepsT, OutputT]):
             **options: See `Options`.
 
         Raises:
-            NoModel: As `run`; so are the others.
+            DefinitionError: An option is unknown or wrong, or the teams do not resolve.
+            MissingDeps: An agent of the team declares `deps_type`, and there are no `deps`.
+            NoModel: Neither an agent nor the run says which model to use.
+            UsageError: `prompt` is no text. What the run itself raises is raised to the reader.
         """
         from overt.runtime import Runtime
 
@@ -443,7 +454,9 @@ class Agent(Generic[DepsT, OutputT]):
             **options: See `Options`; `history` is what the transcript begins with.
 
         Raises:
-            NoModel: As `run`; so are the others.
+            DefinitionError: An option is unknown or wrong, or the teams do not resolve.
+            MissingDeps: An agent of the team declares `deps_type`, and there are no `deps`.
+            NoModel: Neither an agent nor the run says which model to use.
         """
         from overt.loop import Loop
 

@@ -54,7 +54,13 @@ class AgentTool(Generic[DepsT, OutputT]):
             **options: See `Options`.
 
         Raises:
-            NoModel: As `Agent.run`; so are the others.
+            DefinitionError: As `Agent.run`.
+            MissingDeps: As `Agent.run`.
+            NoModel: As `Agent.run`.
+            UsageError: As `Agent.run`.
+            RunExists: As `Agent.run`.
+            RunConflict: As `Agent.run`.
+            StoreError: As `Agent.run`.
         """
         result, _ = await self._agent.run(prompt, **options)
         return result

@@ -98,7 +98,7 @@ class SpawnRefused(UsageError):
 
     def __init__(self, message: str, *, limit: str) -> None:
         super().__init__(message)
-        self.limit = limit
+        self.limit: str = limit
 
 
 class AwaitingAnswer(UsageError):
@@ -135,8 +135,8 @@ class AlreadyAnswered(UsageError):
 
     def __init__(self, message: str, *, answer: Answer[object], same: bool) -> None:
         super().__init__(message)
-        self.answer = answer
-        self.same = same
+        self.answer: Answer[object] = answer
+        self.same: bool = same
 
 
 class RequestExpired(UsageError):
@@ -148,7 +148,7 @@ class RequestExpired(UsageError):
 
     def __init__(self, message: str, *, expires_at: datetime) -> None:
         super().__init__(message)
-        self.expires_at = expires_at
+        self.expires_at: datetime = expires_at
 
 
 class InvalidAnswer(UsageError):
@@ -184,7 +184,7 @@ class RunStopped(OvertError):
 
     def __init__(self, result: TaskResult[object]) -> None:
         super().__init__(f"[{result.status.value}] {result.text}")
-        self.result = result
+        self.result: TaskResult[object] = result
 
 
 class StoreError(OvertError):
@@ -209,8 +209,8 @@ class RunConflict(StoreError):
 
     def __init__(self, message: str, *, owner: str | None = None, until: datetime | None = None) -> None:
         super().__init__(message)
-        self.owner = owner
-        self.until = until
+        self.owner: str | None = owner
+        self.until: datetime | None = until
 
 
 class JournalCorrupt(StoreError):
@@ -250,13 +250,13 @@ class ModelError(OvertError):
         usage: Usage | None = None,
     ) -> None:
         super().__init__(message)
-        self.type = type
-        self.status_code = status_code
-        self.retryable = retryable
-        self.detail = detail
-        self.retry_after = retry_after
-        self.request_id = request_id
-        self.usage = usage
+        self.type: str = type
+        self.status_code: int | None = status_code
+        self.retryable: bool = retryable
+        self.detail: str | None = detail
+        self.retry_after: float | None = retry_after
+        self.request_id: str | None = request_id
+        self.usage: Usage | None = usage
 
 
 class ToolError(OvertError):

@@ -40,6 +40,9 @@ class Deny:
 
     Attributes:
         reason: What the model and the journal are told.
+
+    Raises:
+        UsageError: `reason` is empty or no text.
     """
 
     reason: str

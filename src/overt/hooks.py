@@ -164,6 +164,9 @@ class Hooks:
         after_llm: After each reply.
         before_tool: Once for each call of an attempt, before the guardrails; may change arguments or give the result.
         after_tool: After a tool has returned or raised; may replace the result. Not for delegations.
+
+    Raises:
+        DefinitionError: One of them is no function.
     """
 
     before_llm: BeforeLLMHook | None = None

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = ("Loop",)
 
-OutputT = TypeVar("OutputT", default=str)
+OutputT_co = TypeVar("OutputT_co", covariant=True, default=str)
 DepsT = TypeVar("DepsT", default=None)
-T = TypeVar("T", default=str)
+OpenedT = TypeVar("OpenedT", default=str)
 
 
-class Loop(Generic[OutputT]):
+class Loop(Generic[OutputT_co]):
     """A conversation: prompt after prompt on one handle, with its transcript. Made by `Agent.loop`.
 
     Everything is as in `Agent.run`, which is one prompt: the result type, guardrails, gate, budgets, requests and the
@@ -42,7 +42,7 @@ class Loop(Generic[OutputT]):
     transcript when the next one comes; `recover` goes on with it instead. What it did before it met a limit stays.
     """
 
-    def __init__(self, agent: Agent[DepsT, OutputT], **options: Unpack[Options[DepsT]]) -> None:
+    def __init__(self, agent: Agent[DepsT, OutputT_co], **options: Unpack[Options[DepsT]]) -> None:
         """Prepare a loop; nothing is stored and nothing happens before the first prompt.
 
         Raises:
@@ -52,27 +52,33 @@ class Loop(Generic[OutputT]):
         """
         self._begin(Runtime(agent, **options))
 
-    def _begin(self, runtime: Runtime[OutputT]) -> None:
+    def _begin(self, runtime: Runtime[OutputT_co]) -> None:
         self._runtime = runtime
         self._prompted = False
 
     @classmethod
-    async def open(cls, agent: Agent[DepsT, T], run_id: str, /, **options: Unpack[Options[DepsT]]) -> Loop[T]:
+    async def open(
+        cls, agent: Agent[DepsT, OpenedT], run_id: str, /, **options: Unpack[Options[DepsT]]
+    ) -> Loop[OpenedT]:
         """Rebuild a stored loop in this process; see `Runtime.open`.
 
         Raises:
-            UsageError: `store` is missing or no store, or an option is wrong.
-            RunNotFound: The store has no such run.
-            SpecDrift: The agent no longer fits the stored run.
-            JournalCorrupt: The journal is damaged.
-            UnsupportedSchema: A newer release wrote it.
+            UsageError: As `Runtime.open`.
+            DefinitionError: As `Runtime.open`.
+            MissingDeps: As `Runtime.open`.
+            NoModel: As `Runtime.open`.
+            RunNotFound: As `Runtime.open`.
+            SpecDrift: As `Runtime.open`.
+            JournalCorrupt: As `Runtime.open`.
+            UnsupportedSchema: As `Runtime.open`.
+            StoreError: As `Runtime.open`.
         """
-        loop = cast("Loop[T]", cls.__new__(cls))
+        loop = cast("Loop[OpenedT]", cls.__new__(cls))
         loop._begin(await Runtime.open(agent, run_id, **options))
         return loop
 
     @property
-    def runtime(self) -> Runtime[OutputT]:
+    def runtime(self) -> Runtime[OutputT_co]:
         """The run: its handles, requests, ledger and events."""
         return self._runtime
 
@@ -91,7 +97,7 @@ class Loop(Generic[OutputT]):
     def __repr__(self) -> str:
         return f"<Loop {self._runtime.id}>"
 
-    async def run(self, prompt: str, *, model: Model | str | None = None) -> TaskResult[OutputT]:
+    async def run(self, prompt: str, *, model: Model | str | None = None) -> TaskResult[OutputT_co]:
         """Give the handle its next prompt, and return what came of it.
 
         Args:
@@ -103,15 +109,16 @@ class Loop(Generic[OutputT]):
         Raises:
             AwaitingAnswer: The handle is suspended; names the open requests. `resume` answers them.
             HandleClosed: The loop is closed.
-            UsageError: It is at work on another prompt.
+            UsageError: It is at work on another prompt, was cut off in one, or `prompt` is no text.
+            DefinitionError: `model` is none, or its provider is unknown or lacks its package or key.
             RunExists: The store has a run of this id; nothing happened.
             RunConflict: Another driver has the run.
-            DefinitionError: `model` is none, or its provider is unknown or lacks its package or key.
+            SpecDrift: As `Runtime.resume`.
             StoreError: The store failed; what was appended before stays valid.
         """
         return await self._run(prompt_given(prompt), model_given(model))
 
-    async def _run(self, prompt: str, model: Model | None) -> TaskResult[OutputT]:
+    async def _run(self, prompt: str, model: Model | None) -> TaskResult[OutputT_co]:
         runtime = self._runtime
         driver = runtime._driver
         at_work = f"loop {runtime.id} is at work on a prompt; await its result first"
@@ -157,7 +164,7 @@ class Loop(Generic[OutputT]):
         finally:
             self._prompted = False
 
-    def stream(self, prompt: str, *, model: Model | str | None = None) -> RunStream[OutputT]:
+    def stream(self, prompt: str, *, model: Model | str | None = None) -> RunStream[OutputT_co]:
         """`run`, as a stream of what happens meanwhile; see `Agent.stream`.
 
         Raises:
@@ -170,39 +177,53 @@ class Loop(Generic[OutputT]):
 
     async def resume(
         self, answer: Answer[Any] | Sequence[Answer[Any]], *, policy: ResumePolicy | None = None
-    ) -> TaskResult[OutputT]:
+    ) -> TaskResult[OutputT_co]:
         """Answer open requests; as `Runtime.resume`, where it is said what an answer repeats.
 
         Raises:
-            UnknownRequest: As `Runtime.resume`; so are the others.
+            UnknownRequest: As `Runtime.resume`.
+            AlreadyAnswered: As `Runtime.resume`.
+            RequestExpired: As `Runtime.resume`.
+            InvalidAnswer: As `Runtime.resume`.
+            UsageError: As `Runtime.resume`.
+            RunConflict: As `Runtime.resume`.
+            SpecDrift: As `Runtime.resume`.
+            StoreError: As `Runtime.resume`.
         """
         return await self._runtime.resume(answer, policy=policy)
 
     async def recover(
         self, *, policy: ResumePolicy | None = None, force: bool = False
-    ) -> TaskResult[OutputT]:
+    ) -> TaskResult[OutputT_co]:
         """Go on with a prompt that was cut off or failed; as `Runtime.recover`.
 
         Raises:
-            RunConflict: Another driver has the run.
             UsageError: This loop is at work, or was never given a prompt.
+            RunConflict: Another driver has the run.
+            SpecDrift: As `Runtime.resume`.
+            StoreError: The store failed; what was appended before stays valid.
         """
         return await self._runtime.recover(policy=policy, force=force)
 
-    async def extend(self, budget: Budget, *, handle: Handle | str | None = None) -> TaskResult[OutputT]:
+    async def extend(self, budget: Budget, *, handle: Handle | str | None = None) -> TaskResult[OutputT_co]:
         """Raise caps and go on with the prompt they stopped; as `Runtime.extend`.
 
         Raises:
-            UsageError: Nothing stopped there, or a cap would be lowered.
+            UsageError: Nothing stopped there, a cap would be lowered, or the budget sets none.
+            UnknownHandle: The run has no such handle.
+            HandleClosed: The loop is closed.
             RunConflict: Another driver has the run.
+            SpecDrift: As `Runtime.resume`.
+            StoreError: The store failed; what was appended before stays valid.
         """
         return await self._runtime.extend(budget, handle=handle)
 
-    def result(self) -> TaskResult[OutputT]:
+    def result(self) -> TaskResult[OutputT_co]:
         """Return the result of the latest prompt, also while it runs and after `open`.
 
         Raises:
             UsageError: There was none.
+            SpecDrift: As `Runtime.result`.
         """
         return self._runtime.result()
 
@@ -222,5 +243,10 @@ class Loop(Generic[OutputT]):
         Args:
             force: Do not give a prompt that still runs `shutdown` seconds to settle.
             reason: Kept with the handle, and in the result of a prompt that was ended by this.
+
+        Raises:
+            RunConflict: Another driver has the run.
+            SpecDrift: As `Runtime.resume`.
+            StoreError: The store failed; what was appended before stays valid.
         """
         await self._runtime.close(force=force, reason=reason)

@@ -85,6 +85,8 @@ async def check(
 
     Raises:
         DefinitionError: An option is unknown or wrong, or the teams do not resolve.
+        UsageError: `options` have another store.
+        StoreError: The store cannot be read at all.
     """
     given = cast("dict[str, Any]", options)
     check_store(store)
@@ -201,6 +203,7 @@ def follow(store: Store, run_id: str, *, after: int = 0, clock: Clock | None = N
         RunNotFound: No such run, or it was removed; raised to the reader, as the others are.
         JournalCorrupt: The journal is damaged.
         UnsupportedSchema: A newer release wrote it.
+        StoreError: The store cannot be read.
     """
     if not _is_position(after):
         raise UsageError(f"after is a position in the journal, from 0, not {after!r}")

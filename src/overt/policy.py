@@ -185,6 +185,9 @@ class Extend:
 
     Attributes:
         budget: New totals for the handle whose cap is spent; only fields that are set count, none below the present.
+
+    Raises:
+        UsageError: `budget` is none.
     """
 
     __slots__ = ("budget",)
@@ -208,6 +211,9 @@ class Suspend:
 
     Attributes:
         prompt: The question, for people; `None` takes one that names limit, cap, spent and whose.
+
+    Raises:
+        UsageError: `prompt` is empty or no text.
     """
 
     __slots__ = ("prompt",)

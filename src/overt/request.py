@@ -13,7 +13,7 @@ from overt._frozen import Frozen
 
 __all__ = ("Answer", "ReplayedCall", "Request", "WaitFor")
 
-T = TypeVar("T", default=JsonValue)
+DataT_co = TypeVar("DataT_co", covariant=True, default=JsonValue)
 
 
 class ReplayedCall(Frozen):
@@ -50,14 +50,14 @@ class Request(Frozen):
     """Turns that are bought again when this is answered. Computed when the request is read."""
 
 
-class Answer(Frozen, Generic[T]):
+class Answer(Frozen, Generic[DataT_co]):
     """What a person or host sends back. Plain JSON on the wire."""
 
     id: str
     """The request's id."""
     ok: bool = Field(strict=True)
     """Whether the asker may go on; what a refusal means is the tool's to decide."""
-    data: T | None = None
+    data: DataT_co | None = None
     reason: str | None = None
     """`"declined"`, `"cancelled"`, `"expired"` or free text."""
     by: str | None = None

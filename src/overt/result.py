@@ -15,7 +15,7 @@ from overt.request import ReplayedCall, Request
 
 __all__ = ("ErrorInfo", "Limit", "Replay", "State", "Status", "TaskResult", "Unpriced", "Verdict")
 
-OutputT = TypeVar("OutputT", default=str)
+OutputT_co = TypeVar("OutputT_co", covariant=True, default=str)
 
 
 class Status(StrEnum):
@@ -123,7 +123,7 @@ class Verdict(Frozen):
     """The gate's round, from 1."""
 
 
-class TaskResult(Frozen, Generic[OutputT]):
+class TaskResult(Frozen, Generic[OutputT_co]):
     """What came of a wake: returned by `run`, `resume`, `recover`, `extend`, `wait` and every other door.
 
     ```python
@@ -151,7 +151,7 @@ class TaskResult(Frozen, Generic[OutputT]):
     partial: str
     """The model's last text of this wake; never of an earlier one."""
     status: Status
-    output: OutputT | None = None
+    output: OutputT_co | None = None
     limit: Limit | None = None
     """Set exactly when `status` is `incomplete`."""
     limit_at: str | None = None
@@ -187,7 +187,7 @@ class TaskResult(Frozen, Generic[OutputT]):
         """True for every status but `done` and `pending`."""
         return self.status not in (Status.DONE, Status.PENDING)
 
-    def raise_for_status(self) -> TaskResult[OutputT]:
+    def raise_for_status(self) -> TaskResult[OutputT_co]:
         """Return this result when it is done.
 
         Raises:
@@ -197,10 +197,10 @@ class TaskResult(Frozen, Generic[OutputT]):
             raise RunStopped(cast("TaskResult[object]", self))
         return self
 
-    def unwrap(self) -> OutputT:
+    def unwrap(self) -> OutputT_co:
         """Return the output when done.
 
         Raises:
             RunStopped: On every other status; carries this result.
         """
-        return cast("OutputT", self.raise_for_status().output)
+        return cast("OutputT_co", self.raise_for_status().output)

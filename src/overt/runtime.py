@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 __all__ = ("Runtime",)
 
-OutputT = TypeVar("OutputT", default=str)
+OutputT_co = TypeVar("OutputT_co", covariant=True, default=str)
 DepsT = TypeVar("DepsT", default=None)
-T = TypeVar("T", default=str)
+OpenedT = TypeVar("OpenedT", default=str)
 
 
-class Runtime(Reading[OutputT]):
+class Runtime(Reading[OutputT_co]):
     """One run: its tree of handles, its journal, and the verbs of its host.
 
     `await agent.run(prompt)` makes one and runs it. Make it yourself to read a run that was cancelled, or to use the
@@ -54,7 +54,7 @@ class Runtime(Reading[OutputT]):
     Whatever a verb reports is durable in the store when it returns. A runtime is used from one event loop at a time.
     """
 
-    def __init__(self, agent: Agent[DepsT, OutputT], **options: Unpack[Options[DepsT]]) -> None:
+    def __init__(self, agent: Agent[DepsT, OutputT_co], **options: Unpack[Options[DepsT]]) -> None:
         """Prepare a run; nothing is stored and nothing happens before the first verb.
 
         Raises:
@@ -103,8 +103,8 @@ class Runtime(Reading[OutputT]):
 
     @classmethod
     async def open(
-        cls, agent: Agent[DepsT, T], run_id: str, /, **options: Unpack[Options[DepsT]]
-    ) -> Runtime[T]:
+        cls, agent: Agent[DepsT, OpenedT], run_id: str, /, **options: Unpack[Options[DepsT]]
+    ) -> Runtime[OpenedT]:
         """Rebuild a stored run in this process, to read it or to go on with it.
 
         Nothing is repeated and nothing runs: `resume` answers it, `recover` goes on with what was cut off. `deps` and
@@ -142,12 +142,16 @@ class Runtime(Reading[OutputT]):
                 `budget` has none on the handles there are: `extend` raises their caps.
 
         Raises:
-            UsageError: `store` is missing or no store, or an option is wrong.
+            UsageError: `store` is missing.
+            DefinitionError: `store` is none, another option is unknown or wrong, or the teams do not resolve.
+            MissingDeps: An agent of the team declares `deps_type`, and there are no `deps`.
+            NoModel: Neither an agent nor the run says which model to use.
             RunNotFound: The store has no such run; names the file.
             SpecDrift: The agent no longer fits the stored run; `drifts` has every place. Guardrails of the run that
                 are not given again are among them: an empty list goes on without them.
             JournalCorrupt: The journal is damaged; names run and position.
             UnsupportedSchema: A newer release wrote it.
+            StoreError: The store cannot be read.
         """
         given = cast("dict[str, Any]", options)
         store: Store | None = given.get("store")
@@ -157,7 +161,7 @@ class Runtime(Reading[OutputT]):
         tree, log = await load(store, run_id)
         # Named once, they stay unrecorded: whoever goes on with the run need not know of them.
         given.setdefault("redact", tree.plan.redact)
-        runtime = cast("Runtime[T]", cls.__new__(cls))
+        runtime = cast("Runtime[OpenedT]", cls.__new__(cls))
         runtime._prepare(cast("Agent[Any, Any]", agent), given, tree, log)
         await runtime._expire()
         return runtime
@@ -183,25 +187,34 @@ class Runtime(Reading[OutputT]):
     # ------------------------------------------------------------ working
 
     async def __aenter__(self) -> Self:
-        """Begin to work in the background."""
+        """Begin to work in the background.
+
+        Raises:
+            UsageError: The runtime is at work already.
+        """
         await self._driver.enter()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Stop; wakes that still run are cut off, and `recover` goes on with them. Nothing is closed."""
+        """Stop; wakes that still run are cut off, and `recover` goes on with them. Nothing is closed.
+
+        Raises:
+            StoreError: The store failed meanwhile; raised where nothing else is.
+        """
         await self._driver.leave(*exc)
 
     # ------------------------------------------------------------ the three doors
 
-    async def run(self, prompt: str) -> TaskResult[OutputT]:
+    async def run(self, prompt: str) -> TaskResult[OutputT_co]:
         """Give the entry agent its prompt, and return what came of it.
 
         The tree is closed when the entry handle is done or interrupted. A pending, incomplete or failed run stays
         open: `resume`, `extend` and `recover` go on with it.
 
         Raises:
+            UsageError: This runtime has run already: answer it, or make another. Or `prompt` is no text.
             RunExists: The store has a run of this id; nothing happened.
-            UsageError: This runtime has run already; answer it, or make another.
+            RunConflict: Another driver has taken the run by force meanwhile.
             StoreError: The store failed; what was appended before stays valid.
         """
         driver = self._driver
@@ -215,11 +228,11 @@ class Runtime(Reading[OutputT]):
             spawn = i.Spawn("root", self._agent.name, None, self._history, True)
             return await driver.step(spawn, i.Wake(entry, prompt_given(prompt), True), wants=True)
 
-        return cast("TaskResult[OutputT]", await self._ended(work, entry))
+        return cast("TaskResult[OutputT_co]", await self._ended(work, entry))
 
     async def resume(
         self, answer: Answer[Any] | Sequence[Answer[Any]], *, policy: ResumePolicy | None = None
-    ) -> TaskResult[OutputT]:
+    ) -> TaskResult[OutputT_co]:
         """Answer open requests, and return what the host would have got from `run` had the stop never happened.
 
         Under `ResumePolicy.REWIND`, the default, an answer to a parked run replays the suspended wake from its
@@ -266,8 +279,10 @@ class Runtime(Reading[OutputT]):
             AlreadyAnswered: It has its answer; carries it, and whether this one is the same.
             RequestExpired: It expired; `recover` goes on with that.
             InvalidAnswer: The data does not fit `answer_schema`, or `verify_answer` refused or raised.
+            UsageError: The run was never started, or this is no answer or no policy.
             RunConflict: Another driver has the run.
             SpecDrift: Another process has moved the run on, to where the agents of this one do not fit.
+            StoreError: The store failed; what was appended before stays valid.
         """
         driver = self._driver
         answers, chosen = answers_given(answer), policy_given(policy)
@@ -280,16 +295,22 @@ class Runtime(Reading[OutputT]):
                 steps.insert(0, i.Recover(None, failed=False, verb="resume"))
             return await driver.step(*steps, wants=True)
 
-        return cast("TaskResult[OutputT]", await self._ended(work, self._entry().id))
+        return cast("TaskResult[OutputT_co]", await self._ended(work, self._entry().id))
 
     def resume_sync(
         self, answer: Answer[Any] | Sequence[Answer[Any]], *, policy: ResumePolicy | None = None
-    ) -> TaskResult[OutputT]:
+    ) -> TaskResult[OutputT_co]:
         """`resume` for code without an event loop: starts one, and ends it.
 
         Raises:
-            UsageError: An event loop is running in this thread: await `resume` instead.
-            UnknownRequest: As `resume`; so are the others.
+            UsageError: An event loop is running in this thread: await `resume` instead; or as `resume`.
+            UnknownRequest: As `resume`.
+            AlreadyAnswered: As `resume`.
+            RequestExpired: As `resume`.
+            InvalidAnswer: As `resume`.
+            RunConflict: As `resume`.
+            SpecDrift: As `resume`.
+            StoreError: As `resume`.
         """
         if in_event_loop():
             raise UsageError(
@@ -299,7 +320,7 @@ class Runtime(Reading[OutputT]):
 
     async def recover(
         self, *, policy: ResumePolicy | None = None, force: bool = False
-    ) -> TaskResult[OutputT]:
+    ) -> TaskResult[OutputT_co]:
         """Go on with what was cut off by a crash or a cancellation, and with what failed.
 
         Wakes whose own call was cut off go on where they were, whatever the run's policy: a model call is bought again,
@@ -316,9 +337,10 @@ class Runtime(Reading[OutputT]):
             The entry handle's result.
 
         Raises:
+            UsageError: This runtime is at work on it, or the run was never started.
             RunConflict: Another driver has the run.
             SpecDrift: As `resume`.
-            UsageError: This runtime is at work on it, or the run was never started.
+            StoreError: The store failed; what was appended before stays valid.
         """
         driver = self._driver
         entry = self._entry()
@@ -332,9 +354,9 @@ class Runtime(Reading[OutputT]):
             steps = (i.Expire(drive=False), i.Recover(policy_given(policy)))
             return await driver.step(*steps, wants=True)
 
-        return cast("TaskResult[OutputT]", await self._ended(work, entry.id, force=force))
+        return cast("TaskResult[OutputT_co]", await self._ended(work, entry.id, force=force))
 
-    async def extend(self, budget: Budget, *, handle: Handle | str | None = None) -> TaskResult[OutputT]:
+    async def extend(self, budget: Budget, *, handle: Handle | str | None = None) -> TaskResult[OutputT_co]:
         """Raise caps and go on with the wake they stopped, entering exactly the calls that were left open.
 
         ```python
@@ -366,8 +388,12 @@ class Runtime(Reading[OutputT]):
             The entry handle's result.
 
         Raises:
-            UsageError: Nothing stopped there, or a cap would be lowered.
+            UsageError: Nothing stopped there, a cap would be lowered, or the budget sets none.
+            UnknownHandle: The run has no such handle.
+            HandleClosed: The handle is closed.
             RunConflict: Another driver has the run.
+            SpecDrift: As `resume`.
+            StoreError: The store failed; what was appended before stays valid.
         """
         driver = self._driver
         entry = self._entry()
@@ -376,7 +402,7 @@ class Runtime(Reading[OutputT]):
         async def work() -> Any:
             return await driver.step(i.Extend(caps_of(budget), target), wants=True)
 
-        return cast("TaskResult[OutputT]", await self._ended(work, entry.id))
+        return cast("TaskResult[OutputT_co]", await self._ended(work, entry.id))
 
     # ------------------------------------------------------------ as a stream
 
@@ -387,7 +413,7 @@ class Runtime(Reading[OutputT]):
         answer: Answer[Any] | Sequence[Answer[Any]] | None = None,
         policy: ResumePolicy | None = None,
         after: int | None = None,
-    ) -> RunStream[OutputT]:
+    ) -> RunStream[OutputT_co]:
         """`run`, `resume` or `recover`, as a stream of what happens meanwhile. See `RunStream`.
 
         Leaving it early cuts the run off: readers that come and go, such as browsers, `follow` a run that another task
@@ -415,7 +441,7 @@ class Runtime(Reading[OutputT]):
             )
         return RunStream(self, work=partial(self.recover, policy=policy), after=after)
 
-    def follow(self, *, after: int = 0) -> RunStream[OutputT]:
+    def follow(self, *, after: int = 0) -> RunStream[OutputT_co]:
         """What happens in this run while others drive it in this runtime, as a stream that drives nothing itself.
 
         The recorded events past `after` come first, then what happens; the stream ends with the result when the run
@@ -430,7 +456,7 @@ class Runtime(Reading[OutputT]):
         """
         from overt.stream import RunStream
 
-        async def work() -> TaskResult[OutputT]:
+        async def work() -> TaskResult[OutputT_co]:
             await self._driver.at_rest()
             return self.result()
 
@@ -449,6 +475,10 @@ class Runtime(Reading[OutputT]):
         Raises:
             SpawnRefused: Not in the team, too deep, or too many children; `limit` says which.
             HandleClosed: The parent is closed.
+            UnknownHandle: The run has no such handle.
+            RunConflict: Another driver has the run.
+            SpecDrift: As `resume`.
+            StoreError: The store failed; what was appended before stays valid.
         """
         parent_id = id_of(parent)
         facts = await self._verb(i.Spawn(parent_id, agent, None if budget is None else caps_of(budget)), None)
@@ -460,6 +490,12 @@ class Runtime(Reading[OutputT]):
 
         Returns:
             `ok=False` with the reason when the inbox is full or the handle is closed.
+
+        Raises:
+            UnknownHandle: The run has no such handle.
+            RunConflict: Another driver has the run.
+            SpecDrift: As `resume`.
+            StoreError: The store failed; what was appended before stays valid.
         """
         return await self._answered(
             i.Post(id_of(handle), clean(item.sender), clean(item.channel), clean(item.text)), None
@@ -477,6 +513,11 @@ class Runtime(Reading[OutputT]):
         Raises:
             AwaitingAnswer: The handle is suspended.
             HandleClosed: It is closed.
+            UnknownHandle: The run has no such handle.
+            UsageError: `prompt` is no text.
+            RunConflict: Another driver has the run.
+            SpecDrift: As `resume`.
+            StoreError: The store failed; what was appended before stays valid.
         """
         id = id_of(handle)
         return await self._answered(
@@ -492,6 +533,8 @@ class Runtime(Reading[OutputT]):
 
         Raises:
             UsageError: `timeout` is negative or no number.
+            UnknownHandle: The run has no such handle.
+            StoreError: The store failed, so that nothing goes on.
         """
         if timeout is not None and not timeout >= 0:
             raise UsageError(f"wait: timeout is a number of seconds from 0, or None, not {timeout!r}")
@@ -505,9 +548,13 @@ class Runtime(Reading[OutputT]):
         """`wake`, then `wait`.
 
         Raises:
-            UsageError: The handle is at work already.
+            UsageError: The handle is at work already, or `prompt` is no text.
             AwaitingAnswer: The handle is suspended.
             HandleClosed: It is closed.
+            UnknownHandle: The run has no such handle.
+            RunConflict: Another driver has the run.
+            SpecDrift: As `resume`.
+            StoreError: The store failed; what was appended before stays valid.
         """
         taken = await self.wake(handle, prompt)
         if not taken.ok:
@@ -531,7 +578,11 @@ class Runtime(Reading[OutputT]):
             handle: The handle; `None`: the entry handle.
 
         Raises:
+            UnknownHandle: The run has no such handle.
+            UsageError: The run was never started.
             RunConflict: Another driver has the run.
+            SpecDrift: As `resume`.
+            StoreError: The store failed; what was appended before stays valid.
         """
         node = self._entry() if handle is None else self._node(handle)
         try:
@@ -554,6 +605,12 @@ class Runtime(Reading[OutputT]):
             handle: The handle; `None`: the whole tree.
             force: Do not wait.
             reason: Kept with the handle, and in the result of a wake that was ended by this.
+
+        Raises:
+            UnknownHandle: The run has no such handle.
+            RunConflict: Another driver has the run.
+            SpecDrift: As `resume`.
+            StoreError: The store failed; what was appended before stays valid.
         """
         driver = self._driver
         if self._unstored():

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = ("RunStream",)
 
-OutputT = TypeVar("OutputT", default=str)
+OutputT_co = TypeVar("OutputT_co", covariant=True, default=str)
 
 BREATH = 100
 """Events after which a reader that never has to wait lets others run."""
 
 
-class RunStream(Generic[OutputT]):
+class RunStream(Generic[OutputT_co]):
     """What happens in a run, event by event; the last one is `ResultReady` with the result.
 
     Made by `Agent.stream`, `Loop.stream`, `Runtime.stream` and `Runtime.follow`, and read inside `async with`:
@@ -84,9 +84,9 @@ class RunStream(Generic[OutputT]):
 
     def __init__(
         self,
-        runtime: Runtime[OutputT],
+        runtime: Runtime[OutputT_co],
         *,
-        work: Callable[[], Awaitable[TaskResult[OutputT]]],
+        work: Callable[[], Awaitable[TaskResult[OutputT_co]]],
         after: int | None = None,
     ) -> None:
         """Prepare a stream; nothing happens before its first event is asked for.
@@ -113,11 +113,11 @@ class RunStream(Generic[OutputT]):
         """Whether there is nothing to wait for any more."""
         self._over = False
         """Whether the last event has been given, or whoever reads has been told that there is none."""
-        self._result: TaskResult[OutputT] | None = None
+        self._result: TaskResult[OutputT_co] | None = None
         self._error: BaseException | None = None
 
     @property
-    def runtime(self) -> Runtime[OutputT]:
+    def runtime(self) -> Runtime[OutputT_co]:
         """The run: its handles, requests, ledger and recorded events."""
         return self._runtime
 
@@ -127,7 +127,11 @@ class RunStream(Generic[OutputT]):
     # ------------------------------------------------------------ reading
 
     async def __aenter__(self) -> Self:
-        """Get ready to be read; nothing runs yet."""
+        """Get ready to be read; nothing runs yet.
+
+        Raises:
+            UsageError: It has been entered before.
+        """
         if self._entered:
             raise UsageError("a stream is entered once; make another one")
         self._entered = True
@@ -137,7 +141,11 @@ class RunStream(Generic[OutputT]):
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Stop reading; what still runs for this stream is cut off."""
+        """Stop reading; what still runs for this stream is cut off.
+
+        Raises:
+            OvertError: What ended the run, as its verb raises it, where nobody has read that far.
+        """
         group, self._group = self._group, None
         assert group is not None
         raised = exc[1]
@@ -177,7 +185,7 @@ class RunStream(Generic[OutputT]):
 
         Raises:
             UsageError: It is not inside `async with`, or somebody else is reading.
-            StoreError: As the run's verb; so are the others.
+            OvertError: What ended the run, as its verb raises it: see `Runtime.run`, `resume` and `recover`.
         """
         if self._group is None:
             self._check()
@@ -202,12 +210,12 @@ class RunStream(Generic[OutputT]):
         finally:
             self._reading = False
 
-    async def result(self) -> TaskResult[OutputT]:
+    async def result(self) -> TaskResult[OutputT_co]:
         """Read what is left, and return the result.
 
         Raises:
             UsageError: The stream was left before there was one, or somebody else is reading.
-            StoreError: As the run's verb; so are the others.
+            OvertError: As `__anext__`.
         """
         if self._group is not None:
             async for _ in self:

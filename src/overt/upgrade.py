@@ -66,6 +66,9 @@ class Upgrade:
             data are then the same and the answer's data fits what is asked now, the answer counts; otherwise the
             question is asked anew. `data["call"]` is the runtime's and is brought up to date by it. One that raises
             fails the wake, source `hook`; `recover` goes on with it.
+
+    Raises:
+        DefinitionError: A name is empty or leads in a circle, or one of the functions is none.
     """
 
     tools: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, assert_type
 
 from pydantic import BaseModel
 
-from overt import Agent, TaskResult, ToolContext, tool
+from overt import Agent, Runtime, TaskResult, ToolContext, tool
 
 if TYPE_CHECKING:
-    from overt.runtime import Runtime
 
     class Db:
         """Deps of some tools."""

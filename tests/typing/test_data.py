@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never, assert_type
 
-from overt.request import Answer, Request
-from overt.result import Status, TaskResult
+from overt import Answer, Request, Status, TaskResult
 
 
 def outputs(plain: TaskResult, number: TaskResult[int]) -> None:

@@ -13,6 +13,9 @@ class Record:
     Positions count facts from 1. A record that begins at `position` and holds `count` facts ends at
     `position + count - 1`, and the next one begins right after. `text` is written when first asked for, so a store
     that keeps records as they are never pays for it.
+
+    Raises:
+        ValueError: There is neither a `text` nor an `encode`.
     """
 
     __slots__ = ("_encode", "_text", "count", "payload", "position")

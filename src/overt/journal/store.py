@@ -132,6 +132,7 @@ class Store(Protocol):
 
         Raises:
             RunExists: The store has this run already; nothing was written.
+            StoreError: The records leave a gap, or the store cannot be written to.
         """
         ...
 
@@ -159,10 +160,12 @@ class Store(Protocol):
             Why another process has asked for the run to be interrupted; `None` where none has.
 
         Raises:
-            RunConflict: The position differs, or the epoch is not the latest, or the claim was released. A claim
-                that ran out and was taken by nobody still holds.
+            RunConflict: The position differs, or the epoch is not the latest, or the claim was released. A claim that
+                ran out and was taken by nobody still holds.
             RunNotFound: No such run.
-            StoreError: The records do not follow on from `after` one by one; nothing was written.
+            JournalCorrupt: The journal holds facts behind its end.
+            StoreError: The records do not follow on from `after` one by one, or the store cannot be written to;
+                nothing was written.
         """
         ...
 
@@ -172,6 +175,7 @@ class Store(Protocol):
         Raises:
             RunNotFound: No such run.
             JournalCorrupt: Positions have gaps or overlap, or a row cannot be read.
+            StoreError: The store cannot be read; the message says why.
         """
         ...
 
@@ -180,6 +184,7 @@ class Store(Protocol):
 
         Raises:
             RunNotFound: No such run.
+            StoreError: The store cannot be read; the message says why.
         """
         ...
 
@@ -193,6 +198,7 @@ class Store(Protocol):
         Raises:
             RunConflict: A living owner holds it until later than `now`; carries `owner` and `until`.
             RunNotFound: No such run.
+            StoreError: The store cannot be written to; the message says why.
         """
         ...
 
@@ -205,11 +211,16 @@ class Store(Protocol):
         Raises:
             RunConflict: The claim is no longer the one of `epoch`, or was released.
             RunNotFound: No such run.
+            StoreError: The store cannot be written to; the message says why.
         """
         ...
 
     async def release(self, run_id: str, *, epoch: int) -> None:
-        """Give the claim up. Nothing happens where it is no longer the one of `epoch`."""
+        """Give the claim up. Nothing happens where it is no longer the one of `epoch`.
+
+        Raises:
+            StoreError: The store cannot be written to; the message says why.
+        """
         ...
 
     async def runs(
@@ -227,6 +238,10 @@ class Store(Protocol):
             agent: Only runs of this entry agent.
             older_than: Only runs whose last append is before this time.
             limit: At most so many.
+
+        Raises:
+            UsageError: `limit` is no number from 0.
+            StoreError: The store cannot be read; the message says why.
         """
         ...
 
@@ -249,6 +264,10 @@ class Store(Protocol):
             older_than: Only those asked before this time.
             due: Only those that expire at this time or before.
             limit: At most so many.
+
+        Raises:
+            UsageError: `limit` is no number from 0.
+            StoreError: The store cannot be read; the message says why.
         """
         ...
 
@@ -257,6 +276,7 @@ class Store(Protocol):
 
         Raises:
             RunNotFound: No such run.
+            StoreError: The store cannot be written to; the message says why.
         """
         ...
 
@@ -266,6 +286,7 @@ class Store(Protocol):
         Raises:
             RunConflict: A living owner holds it until later than `now`, and not `force`.
             RunNotFound: No such run.
+            StoreError: The store cannot be written to; the message says why.
         """
         ...
 
@@ -279,6 +300,7 @@ class Store(Protocol):
 
         Raises:
             RunNotFound: No such run, or it was deleted meanwhile.
+            StoreError: The store cannot be read; the message says why.
         """
         import anyio  # declaring a store needs none of it
 
@@ -317,6 +339,8 @@ class Store(Protocol):
         Raises:
             JournalCorrupt: A run that asks is damaged; names run and position.
             UnsupportedSchema: A newer release wrote one.
+            UsageError: `limit` is no number from 0.
+            StoreError: The store cannot be read; the message says why.
         """
         from overt.journal.operations import pendings
 
@@ -351,6 +375,7 @@ class Store(Protocol):
             JournalCorrupt: A run is damaged; names run and position.
             UnsupportedSchema: A newer release wrote one.
             UsageError: `now` has no time zone.
+            StoreError: The store cannot be read or written to; the message says why.
         """
         from overt.journal.operations import expire_due
 
@@ -371,8 +396,10 @@ class Store(Protocol):
 
         Raises:
             RunNotFound: No such run.
-            JournalCorrupt: The journal is damaged. That it is to be interrupted is noted all the same; so too for
-                `UnsupportedSchema`.
+            JournalCorrupt: The journal is damaged. That it is to be interrupted is noted all the same.
+            UnsupportedSchema: A newer release wrote it; noted all the same.
+            UsageError: `now` has no time zone.
+            StoreError: The store cannot be read or written to; the message says why.
         """
         from overt.journal.operations import interrupt
 
@@ -390,6 +417,10 @@ class Store(Protocol):
             now: The time (aware).
             agent: Only runs of this entry agent.
             limit: At most so many.
+
+        Raises:
+            UsageError: `now` has no time zone, or `limit` is no number from 0.
+            StoreError: The store cannot be read; the message says why.
         """
         from overt.journal.operations import abandoned
 
@@ -415,6 +446,10 @@ class Store(Protocol):
 
         Returns:
             Ids of the runs that were removed.
+
+        Raises:
+            UsageError: A time has no time zone, or `limit` is no number from 0.
+            StoreError: The store cannot be read or written to; the message says why.
         """
         from overt.journal.operations import prune
 
@@ -430,6 +465,7 @@ class Store(Protocol):
             RunNotFound: No such run.
             JournalCorrupt: The journal is damaged.
             UnsupportedSchema: A newer release wrote it.
+            StoreError: The store cannot be read; the message says why.
         """
         from overt.journal.transfer import export_run
 
@@ -454,6 +490,7 @@ class Store(Protocol):
             UsageError: This is no exported run.
             JournalCorrupt: A line is damaged, or lines are missing; names the line.
             UnsupportedSchema: A newer release wrote it.
+            StoreError: The store cannot be written to; the message says why.
         """
         from overt.journal.transfer import import_run
 
@@ -475,6 +512,7 @@ class Store(Protocol):
 
         Raises:
             RunNotFound: No run `run_id`.
+            UsageError: `now` has no time zone.
             StoreError: The store cannot be read at all.
         """
         from overt.journal.verifying import verify
@@ -507,5 +545,11 @@ class ImmediateStore(Store, Protocol):
         change: Change,
         release: bool = False,
     ) -> str | None:
-        """`append`, done when it returns. It raises the same errors."""
+        """`append`, done when it returns. It raises the same errors.
+
+        Raises:
+            RunConflict: As `append`.
+            RunNotFound: As `append`.
+            StoreError: As `append`.
+        """
         ...

@@ -121,6 +121,12 @@ def _load(kind: str) -> Any:
 
 
 def __getattr__(name: str) -> object:
-    if any(name == kind for kind, _, _ in _PROVIDERS.values()):
+    extra = next((extra for kind, _, extra in _PROVIDERS.values() if name == kind), None)
+    if extra is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
         return _load(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    except ModuleNotFoundError as error:
+        raise DefinitionError(
+            f"overt.models.{name} needs the package {error.name!r}: pip install 'overt[{extra}]'"
+        ) from error

@@ -80,6 +80,9 @@ class CrashingStore(StoreWrapper):
         crash_at: Which append dies, counted from 1 over all runs; a `create` is one, an append without records too.
             `None` for none.
         when: Whether that append is lost (`"before"`) or written (`"after"`).
+
+    Raises:
+        ValueError: `crash_at` is below 1.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ class ServerUnavailable(OvertError):
 
     def __init__(self, message: str, *, server: str) -> None:
         super().__init__(message)
-        self.server = server
+        self.server: str = server
 
 
 class ToolServer:

@@ -115,6 +115,8 @@ def serve(
 
     Raises:
         DefinitionError: The name is none for a tool, or an option is wrong; `MissingDeps` and `NoModel` as of a run.
+        MissingDeps: An agent of the team declares `deps_type`, and there are no `deps`.
+        NoModel: Neither an agent nor the options say which model to use.
     """
     return AgentServer(
         cast("Agent[Any, Any]", agent), name=name, asks=asks, options=cast("dict[str, Any]", options)
@@ -136,6 +138,8 @@ class AgentServer:
 
         Raises:
             DefinitionError: See there.
+            MissingDeps: An agent of the team declares `deps_type`, and there are no `deps`.
+            NoModel: Neither an agent nor the options say which model to use.
         """
         for field in ("run_id", "history"):
             if field in options:
