@@ -14,7 +14,6 @@ from typing import Literal
 
 import pytest
 from playwright.sync_api import (
-    Browser,
     BrowserContext,
     ConsoleMessage,
     Page,
@@ -24,7 +23,7 @@ from playwright.sync_api import (
     expect,
 )
 
-from tests.docs.site import address, browser, site
+from tests.docs.site import address, browser, in_browser, site
 
 __all__ = ("address", "browser", "site")
 
@@ -67,13 +66,6 @@ UNTIDY = r"""() => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def window(browser: Browser) -> Iterator[BrowserContext]:
-    """What the pages of this file share, so that a script is read once."""
-    with browser.new_context(color_scheme="light", reduced_motion="reduce") as context:
-        yield context
-
-
 @contextmanager
 def watched(window: BrowserContext, address: str) -> Iterator[tuple[Page, list[str]]]:
     """Open a page; what it asks from elsewhere and what its console calls an error is in the list."""
@@ -107,6 +99,7 @@ def drawn(page: Page) -> None:
     )
 
 
+@in_browser
 def test_pages_are_whole_and_ask_nobody(window: BrowserContext, address: str) -> None:
     pictures = os.environ.get("OVERT_SCREENSHOTS")
     found: dict[str, list[str]] = {}
@@ -129,6 +122,7 @@ def test_pages_are_whole_and_ask_nobody(window: BrowserContext, address: str) ->
     assert found == {}
 
 
+@in_browser
 def test_a_diagram_is_drawn_anew_in_the_other_colours(window: BrowserContext, address: str) -> None:
     with watched(window, address) as (page, wrong):
         page.goto(address + "reference/states/")
@@ -143,6 +137,7 @@ def test_a_diagram_is_drawn_anew_in_the_other_colours(window: BrowserContext, ad
         assert wrong == []
 
 
+@in_browser
 def test_search_finds_a_page(window: BrowserContext, address: str) -> None:
     with watched(window, address) as (page, wrong):
         page.goto(address)
@@ -155,6 +150,7 @@ def test_search_finds_a_page(window: BrowserContext, address: str) -> None:
         assert wrong == []
 
 
+@in_browser
 def test_a_request_elsewhere_and_a_wide_table_are_noticed(window: BrowserContext, address: str) -> None:
     with watched(window, address) as (page, wrong):
         page.route("http://elsewhere.invalid/**", lambda route: route.fulfill(body=""))

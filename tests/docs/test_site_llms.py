@@ -78,4 +78,4 @@ def test_every_page_is_in_both_and_every_link_leads_to_it(site: Path) -> None:
     outside = re.sub(r"^```.*?^```", "", full, flags=re.DOTALL | re.MULTILINE)
     assert "<!--" not in outside
     assert not re.search(r"^::: ", outside, re.MULTILINE)
-    assert "class TaskResult(BaseModel, Generic[OutputT]):" in full
+    assert "class TaskResult(BaseModel, Generic[OutputT_co]):" in full
