@@ -7,7 +7,8 @@ Names are shared down a page, so a fence becomes a module that imports the names
 bound them. A fence that begins with `# name.py` is a module of that name, for its page only. Each keeps the line
 numbers of its page, so what mypy says is said of the page.
 
-Refused as well: fences in a language nobody knows here (```py would run nowhere), comments that switch a checker off.
+Refused as well: fences in a language nobody knows here (```py would run nowhere), programs in a fence that is only
+shown, in a quote, in HTML or only indented, and comments that switch a checker off.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import sys
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -32,6 +34,17 @@ SHOWN = ("text", "go", "html", "http", "javascript", "json", "mermaid", "sql", "
 
 _OPEN = re.compile(r"^(?P<indent>[ \t]*)(?P<ticks>`{3,}|~{3,})[ \t]*(?P<info>[^`\n]*)$")
 _MARK = re.compile(r"<!--\s*not run(?P<untyped> or typed)?:(?P<reason>(?:(?!-->).)*)-->\s*\Z", re.DOTALL)
+_ELSEWHERE = (
+    (r"^[ \t]*(?:(?:[-*+]|\d+[.)])[ \t]+|>[ \t]?)+(?:`{3,}|~{3,})", "a fence begins on a line of its own, outside of quotes"),
+    (r"^[ \t>]*<(?:pre|code|textarea)\b", "what is code stands in a fence"),
+    (r"<!--(?!(?:(?!-->|<!--).)*-->)", "a comment that nothing closes, or that has a fence in it"),
+    (r"\A\ufeff", "a mark of the byte order: save it without one"),
+)
+_PROGRAM = re.compile(
+    r"^[ \t]*(?:#> |>>> |from [\w.]+ import |import [\w.]+$|(?:async )?def \w+\(|class \w+.*:$|\$ (?:python|overt) )",
+    re.MULTILINE,
+)
+_INDENTED = re.compile(r"(?: {4}|\t)\S")
 _SWITCH = re.compile(r"#\s*(type:\s*ignore|mypy:|pyright:|basedpyright:)")
 _TOLD = re.compile(r"^(?P<file>.+?):(?P<line>\d+): (?P<what>(?:error|note|warning): .*)$")
 
@@ -108,7 +121,10 @@ def scan(text: str) -> list[Fence]:
 
 def page(path: Path) -> Page:
     """A page of Markdown."""
-    return Page(path=path, package=_package(path), fences=scan(path.read_text("utf-8")))
+    try:
+        return Page(path=path, package=_package(path), fences=scan(path.read_text("utf-8")))
+    except ValueError as error:  # of UTF-8, too
+        raise ValueError(f"{shown(path)}: {error}") from error
 
 
 def docstrings(path: Path) -> Iterator[Page]:
@@ -213,6 +229,38 @@ def faults(found: Page) -> Iterator[tuple[int, str]]:
             for line, comment in _comments(fence.source):
                 if _SWITCH.match(comment):
                     yield fence.line + line - 1, f"'{comment}' switches a checker off"
+
+
+def unread(text: str) -> Iterator[tuple[int, str]]:
+    """Line and what is wrong there: what readers see as code, or do not see, and `scan` takes for prose."""
+    bare = text
+    try:
+        fences = scan(text)
+    except ValueError as error:
+        yield int(re.findall(r"\d+", str(error))[0]), "a fence that nothing closes"
+        fences = []
+    for fence in fences:
+        bare = bare[: fence.start] + re.sub(r"[^\n]", "`", text[fence.start : fence.end]) + bare[fence.end :]
+        if fence.language == "text" and (_PROGRAM.search(fence.source) or _calls(fence.source)):
+            yield fence.line - 1, "a program, or what one prints, that would not be run: it is python, or console"
+    for pattern, told in _ELSEWHERE:
+        # A comment ends before the next fence.
+        for place in re.finditer(pattern.replace("-->|", "-->|```|"), bare, re.MULTILINE | re.DOTALL):
+            yield bare.count("\n", 0, place.start()) + 1, told
+    inside = False  # a list, an admonition or a `:::`, whose text is indented
+    for number, (above, line) in enumerate(pairwise(["", *bare.split("\n")]), 1):
+        if line.strip() and not line[0].isspace():
+            inside = re.match(r"[-*+] |\d+[.)] |!!!|\?\?\?|===|:::|`", line) is not None
+        elif _INDENTED.match(line) and not inside and not above.strip():
+            yield number, "what is code stands in a fence, and is not only indented"
+
+
+def _calls(source: str) -> bool:
+    """Whether it reads as Python that does something."""
+    try:
+        return any(isinstance(node, (ast.Call, ast.Await)) for node in ast.walk(ast.parse(source)))
+    except SyntaxError:
+        return False
 
 
 def _comments(source: str) -> Iterator[tuple[int, str]]:
@@ -413,6 +461,8 @@ def main(arguments: list[str]) -> int:
             print(f"no such page, or nothing typed in it: {', '.join(map(str, sorted(missing)))}")
             return 2
     wrong = [f"{shown(found.path)}:{line}: {what}" for found in pages for line, what in faults(found)]
+    written = [found.path for found in pages if found.path.suffix == ".md"]
+    wrong += [f"{shown(path)}:{line}: {what}" for path in written for line, what in unread(path.read_text("utf-8"))]
     cache = ROOT / ".mypy_cache"
     wrong += check_types(pages, cache / "fences", cache=cache, whole=not named)
     print("\n".join([*wrong, f"{sum(len(found.typed) for found in pages)} fences, {len(wrong)} messages"]))

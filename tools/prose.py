@@ -7,7 +7,8 @@ or, from 10 on, as a literal of its code. Every other one needs a comment direct
 
 which is evaluated in the namespace of the page after the fences above it, beside `overt`, `default` (of an option of a
 run), `inspect` and `metadata` (of importlib), has to be true, and has to compare that number with something that is not
-written in the comment itself: a name, or numbers that the page prints.
+written in the comment itself: a name, or numbers that the page prints. With another number in its place it may not be
+true any more: `max_turns <= 60` or `max_turns != 7` says nothing of 60 or 7.
 
 Inline code, addresses of links, comments, the numbering of lists and headings and what stands between
 `<!-- generated: … -->` and `<!-- end -->` is not looked at. Nor are names (SHA-256, gpt-5-mini, A-1001, U+FFFD, 5xx)
@@ -98,6 +99,13 @@ def unchecked(text: str) -> Iterator[tuple[int, str]]:
                 yield number, f"{found[0]} is neither printed on the page nor checked below its paragraph"
 
 
+def numbers(text: str) -> Iterator[tuple[int, float | str]]:
+    """Line and value of every number in the sentences of a text, shown or not."""
+    for number, line in enumerate(_prose(text)[1], 1):
+        for found in _NUMBER.finditer(line):
+            yield number, _value(found[0])
+
+
 def covered(source: str, printed: set[float | str]) -> set[float | str]:
     """The numbers a check compares with something that it does not say itself; none where any part of it does not."""
     numbers: set[float | str] = set()
@@ -116,6 +124,26 @@ def covered(source: str, printed: set[float | str]) -> set[float | str]:
             return set()
         numbers |= own
     return numbers
+
+
+def altered(source: str) -> Iterator[tuple[str, list[str]]]:
+    """Each number of a check, and the checks that say a little less or a little more in its place."""
+    tree = ast.parse(source, mode="eval")
+    for node in [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]:
+        said = node.value
+        others: list[int | float | str]
+        if type(said) in (int, float):
+            others = [said + 1, said - 1]
+        elif isinstance(said, str):
+            others = [said[: found.end()] + "1" + said[found.end() :] for found in _NUMBER.finditer(said)]
+        else:
+            continue
+        made: list[str] = []
+        for node.value in others:
+            made.append(ast.unparse(tree))
+        node.value = said
+        if made:
+            yield repr(said), made
 
 
 def _value(number: str) -> float | str:

@@ -25,12 +25,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from sybil import Document, Example, Region
 from tools.fences import RUN, Fence, Page, scan
-from tools.prose import Check, checks
+from tools.prose import Check, altered, checks
 
 import overt
 from overt._planning import crew_of, plan_of
@@ -128,19 +129,31 @@ class Desk:
         return "".join(told) or None
 
     def check(self, check: Check, example: Example) -> str | None:
-        known = {
-            "overt": overt,
-            "default": default,
-            "inspect": inspect,
-            "metadata": metadata,
-            **example.namespace,
-        }
-        for name in re.findall(r"\bovert(?:\.\w+)+", check.source):
-            with contextlib.suppress(ModuleNotFoundError):
-                importlib.import_module(".".join(part for part in name.split(".") if part.islower()))
-        padded = "\n" * (check.line - 1) + f"({check.source})"
-        value = eval(compile(padded, example.path, "eval", dont_inherit=True), known)
-        return None if value is True else f"the check is {value!r}: {check.source}"
+        return asserted(check, example.path, example.namespace)
+
+
+def asserted(check: Check, path: str, namespace: dict[str, Any]) -> str | None:
+    """Say what is wrong with a check: it is not true, or it is with other numbers too."""
+    known = {"overt": overt, "default": default, "inspect": inspect, "metadata": metadata, **namespace}
+    for name in re.findall(r"\bovert(?:\.\w+)+", check.source):
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module(".".join(part for part in name.split(".") if part.islower()))
+
+    def value(source: str) -> object:
+        padded = "\n" * (check.line - 1) + f"({source})"
+        return eval(compile(padded, path, "eval", dont_inherit=True), dict(known))
+
+    def holds(source: str) -> bool:
+        with contextlib.suppress(Exception):
+            return value(source) is True
+        return False
+
+    if (found := value(check.source)) is not True:
+        return f"the check is {found!r}: {check.source}"
+    for number, others in altered(check.source):
+        if all(map(holds, others)):
+            return f"the check is true without {number}, too: {check.source}"
+    return None
 
 
 def default(option: str) -> object:
