@@ -35,7 +35,10 @@ SHOWN = ("text", "go", "html", "http", "javascript", "json", "mermaid", "sql", "
 _OPEN = re.compile(r"^(?P<indent>[ \t]*)(?P<ticks>`{3,}|~{3,})[ \t]*(?P<info>[^`\n]*)$")
 _MARK = re.compile(r"<!--\s*not run(?P<untyped> or typed)?:(?P<reason>(?:(?!-->).)*)-->\s*\Z", re.DOTALL)
 _ELSEWHERE = (
-    (r"^[ \t]*(?:(?:[-*+]|\d+[.)])[ \t]+|>[ \t]?)+(?:`{3,}|~{3,})", "a fence begins on a line of its own, outside of quotes"),
+    (
+        r"^[ \t]*(?:(?:[-*+]|\d+[.)])[ \t]+|>[ \t]?)+(?:`{3,}|~{3,})",
+        "a fence begins on a line of its own, outside of quotes",
+    ),
     (r"^[ \t>]*<(?:pre|code|textarea)\b", "what is code stands in a fence"),
     (r"<!--(?!(?:(?!-->|<!--).)*-->)", "a comment that nothing closes, or that has a fence in it"),
     (r"\A\ufeff", "a mark of the byte order: save it without one"),
@@ -242,7 +245,10 @@ def unread(text: str) -> Iterator[tuple[int, str]]:
     for fence in fences:
         bare = bare[: fence.start] + re.sub(r"[^\n]", "`", text[fence.start : fence.end]) + bare[fence.end :]
         if fence.language == "text" and (_PROGRAM.search(fence.source) or _calls(fence.source)):
-            yield fence.line - 1, "a program, or what one prints, that would not be run: it is python, or console"
+            yield (
+                fence.line - 1,
+                "a program, or what one prints, that would not be run: it is python, or console",
+            )
     for pattern, told in _ELSEWHERE:
         # A comment ends before the next fence.
         for place in re.finditer(pattern.replace("-->|", "-->|```|"), bare, re.MULTILINE | re.DOTALL):
@@ -462,7 +468,9 @@ def main(arguments: list[str]) -> int:
             return 2
     wrong = [f"{shown(found.path)}:{line}: {what}" for found in pages for line, what in faults(found)]
     written = [found.path for found in pages if found.path.suffix == ".md"]
-    wrong += [f"{shown(path)}:{line}: {what}" for path in written for line, what in unread(path.read_text("utf-8"))]
+    wrong += [
+        f"{shown(path)}:{line}: {what}" for path in written for line, what in unread(path.read_text("utf-8"))
+    ]
     cache = ROOT / ".mypy_cache"
     wrong += check_types(pages, cache / "fences", cache=cache, whole=not named)
     print("\n".join([*wrong, f"{sum(len(found.typed) for found in pages)} fences, {len(wrong)} messages"]))

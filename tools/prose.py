@@ -8,7 +8,7 @@ or, from 10 on, as a literal of its code. Every other one needs a comment direct
 which is evaluated in the namespace of the page after the fences above it, beside `overt`, `default` (of an option of a
 run), `inspect` and `metadata` (of importlib), has to be true, and has to compare that number with something that is not
 written in the comment itself: a name, or numbers that the page prints. With another number in its place it may not be
-true any more: `max_turns <= 60` or `max_turns != 7` says nothing of 60 or 7.
+true any more: `max_turns <= 60` or `max_turns != 70` says nothing of 60 or 70.
 
 Inline code, addresses of links, comments, the numbering of lists and headings and what stands between
 `<!-- generated: … -->` and `<!-- end -->` is not looked at. Nor are names (SHA-256, gpt-5-mini, A-1001, U+FFFD, 5xx)
@@ -132,7 +132,7 @@ def altered(source: str) -> Iterator[tuple[str, list[str]]]:
     for node in [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]:
         said = node.value
         others: list[int | float | str]
-        if type(said) in (int, float):
+        if isinstance(said, (int, float)) and not isinstance(said, bool):
             others = [said + 1, said - 1]
         elif isinstance(said, str):
             others = [said[: found.end()] + "1" + said[found.end() :] for found in _NUMBER.finditer(said)]

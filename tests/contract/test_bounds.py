@@ -50,7 +50,11 @@ def said(rule: object) -> str:
 
 def test_every_field_takes_what_it_did() -> None:
     found = {
-        path: {name: tuple(map(said, field.metadata)) for name, field in cls.model_fields.items() if field.metadata}
+        path: {
+            name: tuple(map(said, field.metadata))
+            for name, field in cls.model_fields.items()
+            if field.metadata
+        }
         for path, cls in models()
     }
     assert {path: bounds for path, bounds in found.items() if bounds} == BOUNDS

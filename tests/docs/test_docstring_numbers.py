@@ -12,12 +12,13 @@ from tools.prose import Check, covered, numbers
 
 from tests.docs.pages import asserted
 
+PROMPTS = re.compile(r"^ *(>>>|\.\.\.) .*(\n *\w+\(.*)?$", re.MULTILINE)
 FREE = (0.0, 1.0)
 """Where something is counted from, and what has to be there at least."""
 KEPT_BACK = 'all(overt.models._failures.denied("APIError", status) for status in (401, 403))'
 HELD = {
     "overt.Agent": 'overt.Agent("a" * 128, does="d").name != ""',
-    "overt.ErrorInfo": KEPT_BACK,
+    "overt.ErrorInfo.detail": KEPT_BACK,
     "overt.Options.guardrail_timeout": 'default("guardrail_timeout") == 30',
     "overt.Options.inbox_cap": 'default("inbox_cap") == 8',
     "overt.Options.max_concurrent_turns": 'default("max_concurrent_turns") == 8',
@@ -27,7 +28,7 @@ HELD = {
     "overt.Options.max_result_chars": 'default("max_result_chars") == 100_000',
     "overt.Options.retry": 'default("retry").base == 0.5 and default("retry").max_retries == 2',
     "overt.RetryPolicy": "all(overt.policy.may_succeed_later(status) for status in (408, 409, 425, 429))",
-    "overt.ToolContext": 'len(overt.core.keys.call_key("r", "h", 1, "t", "{}", 1)) == 32',
+    "overt.ToolContext": 'len(overt.core.keys.call_key("r", "h", "w", "t", "{}", "o")) == 32',
     "overt.tool": 'overt._signature.NAME.fullmatch("a" * 64) is not None',
     "overt.errors.ModelError": KEPT_BACK,
     "overt.models.AnthropicModel.generate": KEPT_BACK,
@@ -47,7 +48,7 @@ HELD = {
     "overt.sources.mcp.ToolServer.tools": "overt.sources.mcp.names._LONGEST == 64",
 }
 """By name, what has to be true, with the numbers that its docstring says."""
-OTHERS = {
+OTHERS: dict[str, set[float | str]] = {
     "overt.events.Rewound.attempt": {2.0},  # the first one rewinds nothing
     "overt.models.AnthropicModel": {20_000.0, 4.5},  # the client's, and a model's name
     "overt.models.GoogleModel": {3.0},  # a model's name
@@ -63,7 +64,11 @@ def docstrings(path: str, thing: griffe.Object, seen: set[int]) -> Iterator[tupl
     if thing.docstring is not None:
         yield path, thing.docstring.value
     for name, member in thing.all_members.items() if isinstance(thing, griffe.Class) else ():
-        if (name == "__init__" or not name.startswith("_")) and not member.is_alias and id(member) not in seen:
+        if (
+            (name == "__init__" or not name.startswith("_"))
+            and not member.is_alias
+            and id(member) not in seen
+        ):
             seen.add(id(member))
             inner = path if name == "__init__" else f"{path}.{name}"
             yield from docstrings(inner, member, seen)  # type: ignore[arg-type]  # aliases are left out
@@ -75,7 +80,7 @@ def said() -> dict[str, set[float | str]]:
     seen: set[int] = set()
     for public, thing in names().items():
         for path, text in docstrings(public, thing, seen):
-            numbered = {number for _, number in numbers(re.sub(r"^ *(>>>|\.\.\.) .*(\n *\w+\(.*)?$", "", text, flags=re.MULTILINE))}
+            numbered = {number for _, number in numbers(PROMPTS.sub("", text))}
             found[path] = found.get(path, set()) | numbered - set(FREE)
     return {path: numbered for path, numbered in found.items() if numbered}
 

@@ -54,6 +54,10 @@ def console(source: str) -> str:
         (python("x = 3") + "\nOne.\n\n<!-- check: x == 4 -->\n", r"line 7.*the check is False: x == 4"),
         ("<!-- check: x == 3 -->\n" + python("x = 3"), None),
         ("<!-- check: overt.Budget().max_turns -->", "the check is 6: "),
+        ("<!-- check: overt.Budget().max_turns != 70 -->", "true without 70, too"),
+        ("<!-- check: overt.Budget().max_turns <= 60 -->", "true without 60, too"),
+        ("<!-- check: bool(overt) or overt == 77 -->", "true without 77, too"),
+        ("<!-- check: 'x3' != overt.__name__ -->", "true without 'x3', too"),
     ],
 )  # fmt: skip
 def test_a_page_that_says_otherwise_fails(run: Run, text: str, told: str | None) -> None:

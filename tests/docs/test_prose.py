@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from tools.fences import RUN, faults, markdown, page, scan
+from tools import gen_docs
+from tools.fences import RUN, everything, faults, markdown, page, scan, unread
 from tools.prose import checks, unchecked
 
 from tests.docs.pages import ROOT
@@ -20,6 +21,62 @@ def test_every_block_is_run_or_says_why_not(path: Path) -> None:
     runs = [fence for fence in found.fences if fence.language in RUN]
     assert len(runs) == len(BLOCK.findall(path.read_text("utf-8")))
     assert [f"{path.name}:{line}: {told}" for line, told in faults(found)] == []
+    assert [f"{path.name}:{line}: {told}" for line, told in unread(path.read_text("utf-8"))] == []
+
+
+def test_what_is_left_out_is_known() -> None:
+    left_out = [(found.path.name, fence.unrun) for found in everything() for fence in found.fences
+                if fence.unrun is not None]  # fmt: skip
+    assert left_out == [("models.md", "the provider and the adapter in it are yours")]
+
+
+def test_only_what_is_generated_says_so() -> None:
+    said = {
+        (str(path.relative_to(ROOT)).removeprefix("docs/"), name)
+        for path in markdown()
+        for name in re.findall(r"<!--\s*generated:\s*(.*?)\s*-->", path.read_text("utf-8"))
+        if path.name != "CONTRIBUTING.md"
+    }
+    # The table of what adapters pass is compared by a test of its own.
+    assert said == {
+        ("models.md", "conformance"),
+        *((page, name) for page, parts in gen_docs.PARTS.items() for name in parts),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("A quote:\n\n> ```python\n> print(1)\n> #> 2\n> ```\n", 3),
+        ("- ```python\n  print(1)\n  ```\n", 1),
+        ("1. > ~~~python\n", 1),
+        ("One.\n\n<pre><code>print(1)\n</code></pre>\n", 3),
+        ("One.\n\n    import overt\n\nTwo.\n", 3),
+        ("<!-- hidden\n\n```python\nx = 1\n```\n\n-->\n", 1),
+        ("One.\n\n<!-- check: overt.x == 3\n", 3),
+        ("\ufeffOne.\n", 1),
+        ("```text\nimport overt\n\nx = …\n```\n", 1),
+        ("```text\nanyio.run(main)\n```\n", 1),
+        ("```text\nprinted(…\n#> 3\n```\n", 1),
+        ("```text\n$ python one.py\n```\n", 1),
+    ],
+)
+def test_a_program_that_looks_like_prose(text: str, line: int) -> None:
+    assert line in [number for number, _ in unread(text)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- One\n\n    two\n\n1. One\n\n    ```python\n    x = 1\n    ```\n",
+        "!!! note\n\n    ```python\n    x = 1\n    ```\n\n    More.\n",
+        "::: overt.Agent\n\n    options:\n      members: []\n",
+        "<!-- check: x ==\n  3 -->\n\n```html\n<!-- a\n<pre>\n```\n",
+        "```text\n$ make demo\nError: import of x failed\nProcess 1 (of 2)\n```\n",
+    ],
+)
+def test_what_is_no_program_or_is_run(text: str) -> None:
+    assert list(unread(text)) == []
 
 
 @pytest.mark.parametrize(
