@@ -56,28 +56,45 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser.parse_args(argv)
     package, source, stubs = cast("str", given.package), cast("Path", given.source), cast("Path", given.stubs)
     names = cast("list[str]", given.name)
-    if given.command == "render":
+    try:
+        return perform(
+            cast("str", given.command), package, source, stubs, names, again=cast("bool", given.again)
+        )
+    except ValueError as error:  # a file that is no such file; says which
+        print(error)
+        return 2
+
+
+def perform(
+    command: str, package: str, source: Path, stubs: Path, names: Sequence[str], *, again: bool
+) -> int:
+    """Run a command; `ValueError` where a file cannot be read."""
+    if command == "render":
         tree = Tree.load(package, source)
         print("\n".join(render(tree, name) for name in names or [package]))
         return 0
     comparison = compare(package, source, stubs)
-    if given.command in {"pending", "allowlist"}:
-        print("\n".join(comparison.missing if given.command == "pending" else allowlist(comparison)))
+    if command in {"pending", "allowlist"}:
+        print("\n".join(comparison.missing if command == "pending" else allowlist(comparison)))
         return 0
     promised = promises(comparison.tree, comparison.contract)
-    if given.command == "raises":
+    if command == "raises":
         print(draft(promised.own, comparison.doors), end="")
         return 0
     problems = check(comparison, read_pending(stubs / "pending.txt"))
     problems += wrong_promises(read_promises(stubs / "raises.toml"), promised)
-    if given.command == "freeze":
-        return freeze(comparison, promised, problems, stubs, names, again=cast("bool", given.again))
+    if command == "freeze":
+        return freeze(comparison, promised, problems, stubs, names, again=again)
     release = latest(stubs / "released")
     changed: list[Change] = []
+    if release is None and (stubs / "released").exists():
+        problems.append(f"{stubs / 'released'}: there is no release in it; fetch its files from the history")
     if release is not None:
-        changed = changes(
-            read_frozen(release.read_text(encoding="utf-8")), comparison.contract, promised.whole
-        )
+        try:
+            was = read_frozen(release.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{release}: {error}") from error
+        changed = changes(was, comparison.contract, promised.whole)
         problems += wrong_entries(changed, release.parent / "changes.toml", release.stem)
     print("\n".join(problems) or told(comparison, promised, changed, release))
     return 1 if problems else 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import builtins
 import logging
-import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import cast
 
 import griffe
 from tools.contract_facets import Facets, members
-from tools.contract_tree import Tree
+from tools.contract_tree import Tree, read_toml
 
 __all__ = ("Promises", "draft", "promises", "read_promises", "wrong_promises")
 
@@ -37,9 +36,11 @@ class Promises:
 
 def read_promises(path: Path) -> Raised:
     """Return the file's lines by dotted name."""
-    if not path.exists():
-        return {}
-    tables = cast("dict[str, dict[str, list[str]]]", tomllib.loads(path.read_text(encoding="utf-8")))
+    tables = cast("dict[str, dict[str, list[str]]]", read_toml(path))
+    for door, table in tables.items():
+        for name, errors in table.items() if isinstance(table, dict) else [("", table)]:
+            if not isinstance(errors, list):
+                raise ValueError(f"{path}: {door}.{name} is no list of errors")
     return {
         f"{door}.{name}": tuple(sorted(errors))
         for door, table in tables.items()

@@ -7,8 +7,8 @@ computed here and has to be said there, and the reason. An entry that matches no
 
 from __future__ import annotations
 
+import hashlib
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import cast
 
 from tools.contract_facets import Facets
 from tools.contract_raises import hierarchy, lineage
+from tools.contract_tree import read_toml
 
 __all__ = ("NO_CHANGES", "Change", "changes", "frozen", "latest", "read_frozen", "wrong_entries")
 
@@ -28,6 +29,7 @@ NO_CHANGES = """\
 # kind = "additive"
 # reason = "Retries may have a cap of their own."
 """
+_END = "# sha256 "
 BREAKING, ADDITIVE = "breaking", "additive"
 ENUMS = ("StrEnum", "Enum", "IntEnum", "Flag")
 
@@ -46,7 +48,12 @@ class Change:
 
 def frozen(contract: Mapping[str, Facets], raises: Mapping[str, tuple[str, ...]]) -> str:
     """Return the contract as text: a name a line, its facets below it."""
-    return "".join(f"{path}\n{_lines(facets)}" for path, facets in _whole(contract, raises).items())
+    text = "".join(f"{path}\n{_lines(facets)}" for path, facets in _whole(contract, raises).items())
+    return f"{text}{_END}{_digest(text)}\n"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _lines(facets: Facets) -> str:
@@ -62,7 +69,12 @@ def _whole(contract: Mapping[str, Facets], raises: Mapping[str, tuple[str, ...]]
 
 
 def read_frozen(text: str) -> dict[str, Facets]:
-    """Return what `frozen` wrote."""
+    """Return what `frozen` wrote; anything else is a `ValueError`."""
+    text, end, digest = text.rpartition(_END)
+    if not end or digest.strip() != _digest(text):
+        raise ValueError(
+            "cut off or changed: it does not end with the digest of what is in it; fetch it from the history"
+        )
     found: dict[str, Facets] = {}
     path = ""
     for line in text.splitlines():
@@ -225,9 +237,16 @@ def _union(type_: str) -> set[str]:
 
 def wrong_entries(found: list[Change], path: Path, release: str) -> list[str]:
     """Return where `changes.toml` and the differences do not go together, a line each."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    entries = cast("dict[str, dict[str, str]]", tomllib.loads(text))
-    problems: list[str] = []
+    entries = cast("dict[str, dict[str, str]]", read_toml(path))
+    problems = [
+        f"{name}: {path.name} has no entry of kind and reason, both text, and nothing else there"
+        for name, entry in entries.items()
+        if not isinstance(entry, dict)
+        or not entry.keys() <= {"kind", "reason"}
+        or not all(isinstance(value, str) for value in entry.values())
+    ]
+    if problems:
+        return problems
     for change in found:
         entry = entries.get(change.path)
         if entry is None:

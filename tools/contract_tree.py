@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +18,10 @@ __all__ = (
     "final",
     "is_public",
     "is_type_parameter",
+    "read_toml",
     "reexports",
     "source_names",
+    "unreadable",
 )
 
 Item = griffe.Object | griffe.Alias
@@ -37,7 +40,13 @@ class Tree:
     @classmethod
     def load(cls, package: str, where: Path) -> Tree:
         loader = griffe.GriffeLoader(search_paths=[where], allow_inspection=False)
-        root = cast("griffe.Module", loader.load(package, try_relative_path=False))
+        # griffe leaves out a module it cannot parse, and with it all that would be compared.
+        if wrong := unreadable(where / package):
+            raise ValueError(wrong)
+        try:
+            root = cast("griffe.Module", loader.load(package, try_relative_path=False))
+        except ModuleNotFoundError as error:
+            raise ValueError(f"{where}: there is no package {package}") from error
         loader.resolve_aliases(implicit=True, external=False)
         return cls(root=root, package=package)
 
@@ -68,6 +77,27 @@ class Tree:
         for member in module.members.values():
             if not member.is_alias and member.is_module:
                 yield from self.modules(cast("griffe.Module", member))
+
+
+def unreadable(folder: Path) -> str | None:
+    """Return the first file of a package that is no Python, and where."""
+    for path in sorted(folder.rglob("*.py*")):
+        if path.suffix in {".py", ".pyi"}:
+            try:
+                ast.parse(path.read_text(encoding="utf-8"))
+            except SyntaxError as error:
+                return f"{path}:{error.lineno}: {error.msg}"
+            except ValueError as error:
+                return f"{path}: {error}"
+    return None
+
+
+def read_toml(path: Path) -> dict[str, object]:
+    """Return what a file says, nothing where there is none; a `ValueError` names it."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def final(item: Item) -> griffe.Object | None:

@@ -239,3 +239,41 @@ def test_what_does_not_agree_is_not_frozen(released: Released) -> None:
     released.toy.edit(STUB, "size: int = 3", "size: int = 4")
     assert released.run("freeze", "0.2.0") == 1
     assert not (released.folder / "0.2.0.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("stubs/released/0.1.0.txt", "toy.", "0.1.0.txt: cut off or changed"),
+        ("stubs/released/0.1.0.txt", "", "0.1.0.txt: cut off or changed"),
+        ("stubs/released/0.1.0.txt", None, "there is no release in it"),
+        ("stubs/released/changes.toml", "[toy", "changes.toml: Expected"),
+        ("stubs/released/changes.toml", "toy = 3", "toy: changes.toml has no entry of kind and reason"),
+        ("stubs/released/changes.toml", '["toy.f"]\nkind = "breaking"\nresaon = "x"', "toy.f: changes.toml has"),
+        ("stubs/released/changes.toml", '["toy.f"]\nkind = "breaking"\nreason = 3', "toy.f: changes.toml has no entry"),
+        ("stubs/raises.toml", "[toy]\nf = 3", "raises.toml: toy.f is no list"),
+        ("stubs/raises.toml", "[toy", "raises.toml: Expected"),
+        (STUB, "def f(x: int = 1 -> int: ...", "__init__.pyi:1: "),
+        ("src/toy/inner.py", "x =\n", "inner.py:1: "),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_none_is_named(
+    released: Released, name: str, text: str | None, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = released.toy.stubs.parent / name
+    if text is None:
+        path.unlink()
+    else:
+        path.write_text(text, encoding="utf-8")
+    capsys.readouterr()
+    assert released.run("check") != 0
+    assert told in capsys.readouterr().out
+
+
+def test_a_line_of_a_release_that_was_changed_is_noticed(
+    released: Released, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = released.folder / "0.1.0.txt"
+    path.write_text(path.read_text("utf-8").replace("default = 3", "default = 4"), encoding="utf-8")
+    assert released.run("check") == 2
+    assert "0.1.0.txt: cut off or changed" in capsys.readouterr().out
