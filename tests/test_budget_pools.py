@@ -411,6 +411,11 @@ async def test_extend_raises_only_and_only_what_is_set() -> None:
             await rt.extend(budget)
     with pytest.raises(UsageError, match="nothing stopped"):
         await rt.extend(Budget(max_concurrent=9), handle="root")
+    # What the root has where nobody said anything is what a budget has.
+    with pytest.raises(UsageError, match="max_concurrent of root is 8; 7"):
+        await rt.extend(Budget(max_concurrent=7), handle="root")
+    with pytest.raises(UsageError, match="max_depth of root is 3; 2"):
+        await rt.extend(Budget(max_depth=2), handle="root")
     assert len(rt.events()) == events
     assert rt.result() == result
     assert rt.remaining(result.handle).max_tokens == 800

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import functools
+import importlib
 import os
 import runpy
 import sys
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tools.site_names import public_modules
 
 from overt import Agent, Allow, Deny, Doubt, GuardrailEvent, Retry, Succeeded, ToolCall
 from overt.testing import MockModel, call, say
@@ -362,3 +365,17 @@ def test_with_a_model_behind_an_endpoint(play: Play, command: str, monkeypatch: 
 def test_every_example_is_tested() -> None:
     here = "".join(path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*.py"))
     assert not [path.stem for path in EXAMPLES.rglob("*.py") if path.stem not in here]
+
+
+def test_no_example_takes_a_private_name() -> None:
+    public = {*public_modules(), "overt.compaction"}  # for `estimate_tokens`, which the page on the Go port names too
+    for path in EXAMPLES.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "overt":
+                assert node.module in public, f"{path.name}:{node.lineno}"
+                assert {alias.name for alias in node.names} <= {
+                    *importlib.import_module(node.module).__all__,
+                    *(name.rpartition(".")[2] for name in public if name.startswith(f"{node.module}.")),
+                }, f"{path.name}:{node.lineno}"
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                assert node.value.id != "overt" or not node.attr.startswith("_"), f"{path.name}:{node.lineno}"
