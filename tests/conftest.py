@@ -31,7 +31,9 @@ WHOLE = (
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give the loops the cases of a table like the fields of a chessboard: each test, and each value, has both.
+    """Give the loops the cases of a table like the fields of a chessboard: each test has both.
+
+    So has each value where a second axis crosses its own; along a single axis the loops take turns.
 
     `OVERT_EVERY_LOOP=1` runs every case on both, and so does a run of chosen tests.
     """

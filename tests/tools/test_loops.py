@@ -1,4 +1,4 @@
-"""The loops share the cases of a table, and neither a test nor a value is left with one of them."""
+"""The loops share the cases of a table: no test is left with one of them, and no value that a second axis crosses."""
 
 from __future__ import annotations
 
