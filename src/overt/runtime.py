@@ -46,7 +46,7 @@ class Runtime(Verbs[OutputT_co]):
     """One run: its tree of handles, its journal, and the verbs of its host.
 
     `await agent.run(prompt)` makes one and runs it. Make it yourself to read a run that was cancelled, or to use the
-    verbs: inside `async with runtime` `wake` returns at once and the work goes on in the background; outside, a verb
+    verbs: inside `async with runtime`, `wake` returns at once and the work goes on in the background; outside, a verb
     returns when the work it set going is through.
 
     Whatever a verb reports is durable in the store when it returns. A runtime is used from one event loop at a time.

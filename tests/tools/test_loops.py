@@ -74,6 +74,17 @@ def test_a_test_without_a_table_has_both_loops() -> None:
     assert len(kept(alone + one_row)) == 4
 
 
+def test_along_a_single_axis_the_loops_take_turns_and_either_begins() -> None:
+    begins: set[tuple[str, ...]] = set()
+    for test in "tuvwxyz":
+        rows = {"policy": ["rewind", "continue"]}
+        cases = [
+            case(test, rows, anyio_backend=loop, policy=policy) for policy in rows["policy"] for loop in LOOPS
+        ]
+        begins.add(tuple(item.callspec.params["anyio_backend"] for item in kept(cases)))
+    assert begins == {LOOPS, LOOPS[::-1]}
+
+
 def test_a_table_on_one_loop_is_left_whole() -> None:
     assert len(kept([case("t", {"n": [1, 2]}, anyio_backend="asyncio", n=n) for n in (1, 2)])) == 2
 
