@@ -128,7 +128,7 @@ docs-build: $(DEV) $(NODE)
 
 # The theme's successor has to build the same pages. It takes as long as the first again, so it is no gate.
 zensical: docs-build $(ZENSICAL)
-	@sed '1i site_dir: .zensical' mkdocs.yml > .zensical.yml
+	@{ echo 'site_dir: .zensical'; cat mkdocs.yml; } > .zensical.yml
 	$(ZENSICAL)/bin/zensical build --strict -f .zensical.yml
 	@rm .zensical.yml
 

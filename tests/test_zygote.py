@@ -69,3 +69,16 @@ def test_several_at_once_and_one_is_killed(tmp_path: Path) -> None:
         assert waits.wait() == -signal.SIGTERM
         out.seek(0)
         assert out.read() == "1\n"
+
+
+def test_a_program_has_not_the_future_of_the_one_that_waits(tmp_path: Path) -> None:
+    ran = zygote.run(["-c", "def f(x: int): ...\nprint(f.__annotations__)"], cwd=tmp_path, env={})
+    assert ran.stdout == "{'x': <class 'int'>}\n"
+
+
+def test_another_one_waits_where_it_was_killed(tmp_path: Path) -> None:
+    parent = "import os; print(open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()[1])"
+    waiting = int(zygote.run(["-c", parent], cwd=tmp_path, env={}).stdout)
+    os.kill(waiting, signal.SIGKILL)
+    os.waitid(os.P_PID, waiting, os.WEXITED | os.WNOWAIT)
+    assert zygote.run(["-c", "print(1)"], cwd=tmp_path, env={}).stdout == "1\n"

@@ -48,12 +48,19 @@ class Command:
 
     def __init__(self, report: IO[str]) -> None:
         self._report = report
-        self.pid = int(report.readline())
+        self.pid = self._told()
 
     def wait(self) -> int:
         """Wait for its end: the exit status, or less than 0 by the signal that killed it."""
         with self._report:
-            return int(self._report.readline())
+            return self._told()
+
+    def _told(self) -> int:
+        if line := self._report.readline():
+            return int(line)
+        self._report.close()
+        _waiting.cache_clear()
+        raise RuntimeError("the waiting interpreter has ended; its standard error says why, if it could")
 
 
 @functools.cache
@@ -78,8 +85,15 @@ def start(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], files: Sequ
     """Start `python *argv`; `files` are its standard input, output and error. On Linux only."""
     told, tells = os.pipe()
     job = json.dumps({"argv": [*argv], "cwd": str(cwd), "env": dict(env)}).encode()
-    socket.send_fds(_waiting(), [job], [tells, *(file.fileno() for file in files)])
-    os.close(tells)
+    descriptors = [tells, *(file.fileno() for file in files)]
+    try:
+        socket.send_fds(_waiting(), [job], descriptors)
+    except BrokenPipeError:
+        # Somebody has killed it since; the next one serves as well.
+        _waiting.cache_clear()
+        socket.send_fds(_waiting(), [job], descriptors)
+    finally:
+        os.close(tells)
     return Command(os.fdopen(told, encoding="ascii"))
 
 
@@ -96,7 +110,14 @@ def run(
         files = [stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8")) for _ in range(3)]
         files[0].write(typed)
         files[0].seek(0)
-        status = start(argv, cwd=cwd, env=env, files=files).wait()
+        command = start(argv, cwd=cwd, env=env, files=files)
+        try:
+            status = command.wait()
+        except BaseException:
+            # As `subprocess.run` does: a test that is cut off leaves nothing behind.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(command.pid, signal.SIGKILL)
+            raise
         for file in files:
             file.seek(0)
         return subprocess.CompletedProcess([sys.executable, *argv], status, files[1].read(), files[2].read())
@@ -143,7 +164,8 @@ def _become(argv: list[str]) -> None:
         case ["-c", code, *rest]:
             sys.argv, sys.modules["__main__"] = ["-c", *rest], types.ModuleType("__main__")
             sys.path.insert(0, "")
-            exec(code, sys.modules["__main__"].__dict__)
+            # Not with the `from __future__` of this file.
+            exec(compile(code, "<string>", "exec", dont_inherit=True), sys.modules["__main__"].__dict__)
         case ["-m", name, *_]:
             sys.argv = argv[1:]
             sys.path.insert(0, str(Path.cwd()))

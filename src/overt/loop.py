@@ -209,7 +209,7 @@ class Loop(Generic[OutputT_co]):
         """Raise caps and go on with the prompt they stopped; as `Runtime.extend`.
 
         Raises:
-            UsageError: Nothing stopped there, a cap would be lowered, or the budget sets none.
+            UsageError: As `Runtime.extend`.
             UnknownHandle: The run has no such handle.
             HandleClosed: The loop is closed.
             RunConflict: Another driver has the run.

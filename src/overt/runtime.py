@@ -46,7 +46,7 @@ class Runtime(Verbs[OutputT_co]):
     """One run: its tree of handles, its journal, and the verbs of its host.
 
     `await agent.run(prompt)` makes one and runs it. Make it yourself to read a run that was cancelled, or to use the
-    verbs: inside `async with runtime` `wake` returns at once and the work goes on in the background; outside, a verb
+    verbs: inside `async with runtime`, `wake` returns at once and the work goes on in the background; outside, a verb
     returns when the work it set going is through.
 
     Whatever a verb reports is durable in the store when it returns. A runtime is used from one event loop at a time.
@@ -357,6 +357,9 @@ class Runtime(Verbs[OutputT_co]):
     async def extend(self, budget: Budget, *, handle: Handle | str | None = None) -> TaskResult[OutputT_co]:
         """Raise caps and go on with the wake they stopped, entering exactly the calls that were left open.
 
+        What was finished is carried; a model call that `max_wall` cut off is made again. A completion gate that gave up
+        has no cap: there `Budget()` does, and buys one more round.
+
         ```python
         import anyio
 
@@ -386,7 +389,7 @@ class Runtime(Verbs[OutputT_co]):
             The entry handle's result.
 
         Raises:
-            UsageError: Nothing stopped there, a cap would be lowered, or the budget sets none.
+            UsageError: Nothing stopped there, a cap would be lowered, or one stopped it and the budget sets none.
             UnknownHandle: The run has no such handle.
             HandleClosed: The handle is closed.
             RunConflict: Another driver has the run.

@@ -78,7 +78,7 @@ def yes(request: Request) -> Answer[bool]:
     return Answer(id=request.id, ok=True, data=True)
 
 
-async def done(**options: object) -> Runtime[str]:
+async def done() -> Runtime[str]:
     _, runtime = await clerk.run("go", model=MockModel(["done"]), run_id="r")
     return runtime
 

@@ -40,6 +40,8 @@ PAGES = (
     "reference/states/",
     "reference/events/",
 )
+PATIENCE = 30_000
+"""Milliseconds: as long as Playwright waits for everything else; its 5 s are little beside other processes."""
 SIZES: dict[str, ViewportSize] = {
     "desktop": {"width": 1280, "height": 900},
     "phone": {"width": 390, "height": 844},
@@ -131,8 +133,8 @@ def test_a_diagram_is_drawn_anew_in_the_other_colours(window: BrowserContext, ad
         before = label.evaluate("element => getComputedStyle(element).color")
         page.locator("label[title=Light]").click()  # from what the system has to light, then to dark
         page.locator("label[title=Dark]").click()
-        expect(label).not_to_have_css("color", before)
-        expect(page.locator("pre.diagram")).to_be_hidden()
+        expect(label).not_to_have_css("color", before, timeout=PATIENCE)
+        expect(page.locator("pre.diagram")).to_be_hidden(timeout=PATIENCE)
         page.evaluate("localStorage.clear()")
         assert wrong == []
 
@@ -144,9 +146,9 @@ def test_search_finds_a_page(window: BrowserContext, address: str) -> None:
         page.locator(".md-search__input").click()
         page.locator(".md-search__input").press_sequentially("idempotency")
         found = page.locator("a.md-search-result__link[href*='corrections/idempotency/']").first
-        expect(found).to_be_visible()
+        expect(found).to_be_visible(timeout=PATIENCE)
         found.click()
-        expect(page).to_have_url(re.compile("corrections/idempotency/"))
+        expect(page).to_have_url(re.compile("corrections/idempotency/"), timeout=PATIENCE)
         assert wrong == []
 
 

@@ -1,4 +1,4 @@
-"""The loops share the cases of a table, and neither a test nor a value is left with one of them."""
+"""The loops share the cases of a table: no test is left with one of them, and no value that a second axis crosses."""
 
 from __future__ import annotations
 
@@ -72,6 +72,17 @@ def test_a_test_without_a_table_has_both_loops() -> None:
     alone = [case("t", {}, anyio_backend=loop) for loop in LOOPS]
     one_row = [case("u", {"n": [1]}, anyio_backend=loop, n=1) for loop in LOOPS]
     assert len(kept(alone + one_row)) == 4
+
+
+def test_along_a_single_axis_the_loops_take_turns_and_either_begins() -> None:
+    begins: set[tuple[str, ...]] = set()
+    for test in "tuvwxyz":
+        rows = {"policy": ["rewind", "continue"]}
+        cases = [
+            case(test, rows, anyio_backend=loop, policy=policy) for policy in rows["policy"] for loop in LOOPS
+        ]
+        begins.add(tuple(item.callspec.params["anyio_backend"] for item in kept(cases)))
+    assert begins == {LOOPS, LOOPS[::-1]}
 
 
 def test_a_table_on_one_loop_is_left_whole() -> None:
