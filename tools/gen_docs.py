@@ -145,6 +145,14 @@ def events() -> str:
     return "\n".join(lines)
 
 
+# ------------------------------------------------------------------ versions
+
+
+def versions() -> str:
+    """Return what VERSIONING.md says, without its heading: readers of the site need it too."""
+    return (ROOT / "VERSIONING.md").read_text("utf-8").partition("\n\n")[2].rstrip()
+
+
 # ------------------------------------------------------------------ pages
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
@@ -152,6 +160,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "reference/events.md": {"events": events},
     "reference/states.md": {"lifecycle": lifecycle},
     "reference/vocabulary.md": vocabulary.PARTS,
+    "versions.md": {"versions": versions},
 }
 """What is generated, by page and name of the part."""
 

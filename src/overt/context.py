@@ -100,10 +100,10 @@ class ToolContext(Generic[CtxT]):
         **What this asks of your tool.** The tool is left at this line and runs again from its first line once the
         answer is there; then this line returns it. What stands before the question runs once for every entry: put
         effects after it, or in `once`. And under the default policy, `ResumePolicy.REWIND`, resuming a parked run
-        replays the whole suspended wake from its checkpoint, and that of each ancestor that waits for it: every tool
-        that ran in them runs again and every model call is bought again, so every tool reachable in a wake that may be
-        suspended must be idempotent. `@tool(on_replay="reuse")`, `ctx.once` and `ctx.idempotency_key` are the ways to
-        be so.
+        replays the whole suspended wake from its checkpoint, and that of each ancestor that waits for it: every
+        finished `rerun` tool of theirs runs again and every model call is bought again, so every tool reachable in a
+        wake that may be suspended must be idempotent. `@tool(on_replay="reuse")`, `ctx.once` and
+        `ctx.idempotency_key` are the ways to be so.
 
         ```python
         from overt import Agent, Answer, Request, ToolContext, tool

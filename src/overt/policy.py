@@ -32,8 +32,8 @@ class ResumePolicy(StrEnum):
     """What an answer to a parked run does with the work since the checkpoint."""
 
     REWIND = "rewind"
-    """Replay the suspended wake from its checkpoint: every tool that ran in it runs again, every model call is bought
-    again. Tools reachable in a wake that may be suspended must be idempotent."""
+    """Replay the suspended wake from its checkpoint: every finished `rerun` tool of it runs again, every model call
+    is bought again. Tools reachable in a wake that may be suspended must be idempotent."""
     CONTINUE = "continue"
     """Go on where the wake stopped: recorded replies and finished results are carried, only calls that asked are
     entered again."""

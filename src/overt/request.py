@@ -72,8 +72,8 @@ WaitFor = Callable[[Request], "Awaitable[Answer[Any] | None]"]
 
 The tool that asked is entered again from its first line with the answer, inline as much as after a restart: what
 stands before the question runs once for every entry. An answer that arrives after the run has parked replays the wake
-from its checkpoint under `ResumePolicy.REWIND`, the default, and that of each ancestor that waits for it: every tool
-that ran in them runs again and every model call is bought again, so every tool reachable in a wake that may be
-suspended must be idempotent. `@tool(on_replay="reuse")`, `ToolContext.once` and `ToolContext.idempotency_key` are the
-ways to be so.
+from its checkpoint under `ResumePolicy.REWIND`, the default, and that of each ancestor that waits for it: every
+finished `rerun` tool of theirs runs again and every model call is bought again, so every tool reachable in a wake
+that may be suspended must be idempotent. `@tool(on_replay="reuse")`, `ToolContext.once` and
+`ToolContext.idempotency_key` are the ways to be so.
 """

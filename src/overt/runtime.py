@@ -234,11 +234,12 @@ class Runtime(Verbs[OutputT_co]):
         """Answer open requests, and return what the host would have got from `run` had the stop never happened.
 
         Under `ResumePolicy.REWIND`, the default, an answer to a parked run replays the suspended wake from its
-        checkpoint: every tool that ran in that wake runs again and every model call is bought again, in the handle that
-        asked and in each ancestor that waits for it. Every tool reachable in a wake that may be suspended must be
-        idempotent: `@tool(on_replay="reuse")`, `ctx.once` and `ctx.idempotency_key` are the ways to be so.
+        checkpoint: every finished `rerun` tool of that wake runs again and every model call is bought again, in the
+        handle that asked and in each ancestor that waits for it. Every tool reachable in a wake that may be suspended
+        must be idempotent: `@tool(on_replay="reuse")`, `ctx.once` and `ctx.idempotency_key` are the ways to be so.
         `Request.replays` says beforehand, and `TaskResult.replay` afterwards, what is repeated. Under `CONTINUE` the
-        work is carried, and only calls that asked are entered again. Finished `task` calls are found again under both.
+        work is carried, and only calls that asked are entered again. Finished `task` calls are found again under
+        both.
 
         The answers are durable before anything is acted on. A list applies whole or not at all.
 

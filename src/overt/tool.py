@@ -121,9 +121,9 @@ def pending(
     **What this asks of your tool.** A tool that asks runs again from its first line for every answer, whether the
     answer comes at once or in another process a week later: read it from `ctx.answer` before asking. And under the
     default policy, `ResumePolicy.REWIND`, resuming a parked run replays the whole suspended wake from its checkpoint,
-    and that of each ancestor that waits for it: every tool that ran in them runs again and every model call is bought
-    again, so every tool reachable in a wake that may be suspended must be idempotent. `@tool(on_replay="reuse")`,
-    `ctx.once` and `ctx.idempotency_key` are the ways to be so.
+    and that of each ancestor that waits for it: every finished `rerun` tool of theirs runs again and every model call
+    is bought again, so every tool reachable in a wake that may be suspended must be idempotent.
+    `@tool(on_replay="reuse")`, `ctx.once` and `ctx.idempotency_key` are the ways to be so.
 
     ```python
     from overt import Agent, Answer, Request, ToolContext, ToolResult, pending, tool
@@ -482,11 +482,11 @@ def tool(
     #> refund Pay money back. ['order']
     ```
 
-    **What a replay asks of your tool.** Under the default policy, `ResumePolicy.REWIND`, resuming a parked run replays
-    the whole suspended wake from its checkpoint, and that of each ancestor that waits for it: every tool that ran in
-    them runs again. Under either policy a tool that asks runs again from its first line for every answer, and one whose
-    process died is entered again. So a tool must be idempotent; `on_replay="reuse"`, `ctx.once` and
-    `ctx.idempotency_key` are the ways to be so.
+    **What a replay asks of your tool.** Under the default policy, `ResumePolicy.REWIND`, resuming a parked run
+    replays the whole suspended wake from its checkpoint, and that of each ancestor that waits for it: every finished
+    `rerun` tool of theirs runs again. Under either policy a tool that asks runs again from its first line for every
+    answer, and one whose process died is entered again. So a tool must be idempotent; `on_replay="reuse"`, `ctx.once`
+    and `ctx.idempotency_key` are the ways to be so.
 
     Args:
         fn: The function; left out where only options are said.
