@@ -14,7 +14,6 @@ from collections.abc import Sequence
 import anyio
 
 from overt import Agent, BeforeLLM, Budget, Hooks, LLMOverride, Message, Model, ModelRequest, compactor, tool
-from overt.compaction import estimate_tokens
 from overt.testing import MockModel, Part, call, say
 
 PAGES = 6
@@ -50,7 +49,7 @@ async def before_llm(event: BeforeLLM) -> LLMOverride | None:
     override = await shorten(event)
     sent = event.messages if override is None or override.messages is None else override.messages
     how = "" if override is None else f", compacted from {len(event.messages)}"
-    print(f"turn {event.turn}: {len(sent)} messages, about {estimate_tokens(sent)} tokens{how}")
+    print(f"turn {event.turn}: {len(sent)} messages, {sum(len(m.text) for m in sent)} characters{how}")
     return override
 
 
