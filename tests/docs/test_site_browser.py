@@ -112,6 +112,8 @@ def test_pages_are_whole_and_ask_nobody(window: BrowserContext, address: str) ->
             for size, viewport in SIZES.items():
                 page.set_viewport_size(viewport)
                 for scheme in SCHEMES:
+                    if size == "phone" and scheme == "dark" and not pictures:
+                        continue  # a width more changes no colour
                     page.emulate_media(color_scheme=scheme)
                     page.wait_for_function(f"document.body.dataset.mdColorScheme === '{SCHEMES[scheme]}'")
                     wrong += [f"{size}, {scheme}: {told}" for told in page.evaluate(UNTIDY)]

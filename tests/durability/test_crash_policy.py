@@ -74,8 +74,8 @@ async def test_a_death_at_every_append_and_at_every_place(mode: Mode, when: When
     assert quiet.appends >= 40
     assert len(quiet.places) >= 100
     doubted = 0
-    # Of the places one in three, unless every one is wanted.
-    step = 3 if when == "at" and not EVERY else 1
+    # Of the appends every second, of the places one in four, unless every one is wanted.
+    step = 1 if EVERY else 4 if when == "at" else 2
     for death in deaths(quiet.appends, len(quiet.places), step=step):
         if death.when != when:
             continue

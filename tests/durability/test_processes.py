@@ -8,11 +8,14 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 
 import pytest
 from tests.durability.crew import World, facts_of, notes
+from tests.durability.deaths import EVERY
 from tests.durability.policed_crew import Mode
 from tests.places import store_at
 from tests.torture.cases import Case, Tree
@@ -47,6 +50,14 @@ def spot(text: str) -> Spot:
     return Spot(place=place, number=int(number))
 
 
+def shared(spots: Iterable[str]) -> list[tuple[str, str]]:
+    """Give each place one of the stores in turn; each has all of them where no death is to be left out."""
+    if EVERY:
+        return [(spot, store) for spot in spots for store in STORES]
+    return list(zip(spots, cycle(STORES)))
+
+
+STORES = ("sqlite", "postgres")
 KILLS: dict[str, tuple[Tree, Mode]] = {
     "before append (1)": ("crew", "rewind"),
     "after append (1)": ("crew", "continue"),
@@ -74,7 +85,7 @@ KILLS: dict[str, tuple[Tree, Mode]] = {
 IN_DOUBT = ("before charge", "after charge", "after hold", "before refund")
 
 
-@pytest.mark.parametrize("at", KILLS)
+@pytest.mark.parametrize(("at", "place"), shared(KILLS), indirect=["place"])
 async def test_a_process_killed_there_is_followed(at: str, place: str, tmp_path: Path) -> None:
     case = case_of(tmp_path, *KILLS[at])
     assert await killed(case, place, tmp_path / "world", spot(at), "retry") == "killed"
@@ -129,7 +140,7 @@ ROBBED = (
 
 
 @pytest.mark.parametrize("late", [0.0, 2.0], ids=["soon", "late"])
-@pytest.mark.parametrize("at", ROBBED)
+@pytest.mark.parametrize(("at", "place"), shared(ROBBED), indirect=["place"])
 async def test_a_process_that_lost_its_run_stores_and_enters_nothing_more(
     at: str, late: float, place: str, tmp_path: Path
 ) -> None:
