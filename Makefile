@@ -46,9 +46,8 @@ demo: $(if $(findstring --wire,$(ARGS)),$(CLIENTS),$(RUNTIME))
 	@$(if $(strip $(ARGS) $(OVERT_MODEL)),,echo && $(MAKE) --no-print-directory $(CLIENTS) && \
 		$(BIN)/python -m overt demo --wire all)
 
-# The gates run beside the tests and fill the time in which those wait. The first of them need nothing from npm, which is
-# installed meanwhile.
-test: $(DEV)
+# The gates run beside the tests and fill the time in which those wait.
+test: $(DEV) $(NODE)
 	@$(MAKE) --no-print-directory checked & gates=$$!; \
 	$(MAKE) --no-print-directory pytest; tests=$$?; \
 	wait $$gates && exit $$tests
@@ -86,7 +85,7 @@ fix: $(DEV)
 wheel: $(DEV)
 	$(BIN)/python tools/check_wheel.py
 
-pytest: $(DEV)
+pytest: $(DEV) $(NODE)
 	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal $(ARGS)
 
 lint: $(DEV)

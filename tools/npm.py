@@ -8,7 +8,6 @@ is a failure.
 
 from __future__ import annotations
 
-import fcntl
 import importlib.util
 import json
 import os
@@ -68,13 +67,6 @@ def install() -> None:
     """
     node, npm = _node()
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with (FOLDER / ".lock").open("w") as lock:
-        # Two targets that need it may be made at once.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        _install(node, npm)
-
-
-def _install(node: str, npm: list[str]) -> None:
     shutil.copy(PACKAGES, FOLDER / "package.json")
     # A lock file would name the registry it came from; the versions are pinned where it matters.
     options = ("--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
