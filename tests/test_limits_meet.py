@@ -144,3 +144,13 @@ async def test_room_that_another_takes_while_a_call_is_looked_at_again_is_asked_
     result, rt = await agent.run("go", budget=Budget(max_tool_calls=2), on_limit=on_limit)
     pair.is_done(result, rt, calls=1)
     assert asked == [(f"{CHILD}.1", 2), (f"{CHILD}.1", 3)]
+
+
+async def test_an_amount_is_added_to_the_turns_that_hold_where_nobody_said_any() -> None:
+    pair = Pair()
+    model = MockModel([call("t", n=n) for n in range(20)])
+    agent = Agent("w", does="x", tools=[pair.tool], model=model)
+    result, runtime = await agent.run("go", on_limit=lambda info: Suspend())
+    assert (result.status, result.turns) == ("pending", 6)
+    result = await runtime.resume(yes(result, 2))
+    assert (result.status, result.turns) == ("pending", 8)

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from overt.core import facts as f
-from overt.core.budget import CAP_OF, Stopped, cap_now, plain, spent_now
+from overt.core.budget import CAP_OF, Stopped, cap_now, plain, spent_now, turn_cap
 from overt.core.desk import Desk
 from overt.core.effects import AskLimit
 from overt.core.ending import fail, stop
@@ -141,7 +141,7 @@ def budget_answered(d: Desk, request: RequestState, answer: AnswerSpec) -> None:
     more: Any = json.loads(answer.data)
     present: object = getattr(node.caps, name)
     if limit is Limit.MAX_TURNS and present is None:
-        present = 6
+        present = turn_cap(node)
     if present is None:
         return
     caps: dict[str, Any]
